@@ -109,8 +109,9 @@ def constraints(session: nox.Session) -> None:
     distributions = ["-e", "harness[asv,jax]", "-e", "models"]
     session.install(lane.jax, *distributions, *group(*PYPROJECT["dependency-groups"]))
     # `pip list`, since `pip freeze` writes addresses for what came from a file.
-    freeze = ("pip", "list", "--format=freeze", "--exclude-editable", "--exclude=pip")
-    pins = session.run("python", "-m", *freeze, silent=True)
+    freeze = ("pip", "list", "--format=freeze", "--exclude-editable")
+    seeds = ("--exclude=pip", "--exclude=setuptools")  # come with the environment
+    pins = session.run("python", "-m", *freeze, *seeds, silent=True)
     path = ROOT / lane.constraints
     header = [line for line in path.read_text().splitlines() if line.startswith("#")]
     path.write_text("\n".join([*header, *pins.splitlines()]) + "\n")
