@@ -1,0 +1,1 @@
+"""Results on disk: written whole or not at all, read tolerantly, seen as one tidy frame."""
