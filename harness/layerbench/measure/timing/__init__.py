@@ -1,0 +1,1 @@
+"""Wall time, with the clock and the synchronisation injected."""

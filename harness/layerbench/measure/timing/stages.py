@@ -1,0 +1,96 @@
+"""A workload's way to a compiled program: traced, lowered and compiled, each timed apart."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import jax
+
+from layerbench.record import Measured
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from layerbench.workload import Workload
+
+_NS_PER_MS = 1e6
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Program:
+    """A compiled workload and what making it told.
+
+    Attributes:
+        call: The executable; takes the workload's arguments.
+        metrics: Times of the stages, sizes of the program.
+        resident_bytes: Device memory that a call needs: arguments, results that alias none of them,
+            and temporaries.
+        notes: Warnings of the compiler that concern the reader, a sentence each.
+    """
+
+    call: Callable[..., Any]
+    metrics: Mapping[str, Measured]
+    resident_bytes: int
+    notes: tuple[str, ...]
+
+
+def compile_program(workload: Workload, *, clock: Callable[[], int]) -> Program:
+    """Compiles from the abstract arguments; allocates nothing.
+
+    The jit caches are cleared first and the persistent cache is expected to be off (the worker sees
+    to it), so that the times are those of a first compilation.
+    """
+    jax.clear_caches()  # type: ignore[no-untyped-call]
+    jitted = jax.jit(workload.function, donate_argnums=workload.donated)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        started = clock()
+        traced = jitted.trace(*workload.abstract_arguments)
+        traced_at = clock()
+        lowered = traced.lower()
+        lowered_at = clock()
+        compiled = lowered.compile()
+        compiled_at = clock()
+    donated_bytes = sum(tree_bytes(workload.abstract_arguments[i]) for i in workload.donated)
+    memory = compiled.memory_analysis()
+    resident_bytes = (
+        memory.argument_size_in_bytes
+        + memory.output_size_in_bytes
+        - memory.alias_size_in_bytes
+        + memory.temp_size_in_bytes
+    )
+    return Program(
+        call=compiled,
+        metrics={
+            "compile_ms": Measured((compiled_at - lowered_at) / _NS_PER_MS),
+            "trace_ms": Measured((traced_at - started) / _NS_PER_MS),
+            "lower_ms": Measured((lowered_at - traced_at) / _NS_PER_MS),
+            "temp_bytes": Measured(memory.temp_size_in_bytes),
+            "output_bytes": Measured(memory.output_size_in_bytes),
+            "undonated_bytes": Measured(max(0, donated_bytes - memory.alias_size_in_bytes)),
+            "stablehlo_lines": Measured(lowered.as_text().count("\n")),
+        },
+        resident_bytes=resident_bytes,
+        notes=tuple(
+            "XLA could not reuse all donated buffers."
+            for warning in caught[:1]
+            if "donated" in str(warning.message)
+        ),
+    )
+
+
+def synchronise(tree: Any) -> Any:
+    """Waits until all arrays of the tree are computed, and returns it."""
+    return jax.block_until_ready(tree)  # type: ignore[no-untyped-call]
+
+
+def device_memory_stats() -> dict[str, int]:
+    """What the first device tells of its memory; empty where it tells nothing."""
+    return jax.devices()[0].memory_stats() or {}
+
+
+def tree_bytes(tree: Any) -> int:
+    """Bytes of all arrays (or abstract arrays) of a tree."""
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
