@@ -218,7 +218,7 @@ def _finish(
         notes.append("Sampled alone: the layouts of its group do not fit in memory together.")
     precision = relative_precision(step_ms)
     if precision > plan.target_relative_precision:
-        notes.append(f"The median is known to {precision:.0%} only: the budget ended the sampling.")
+        notes.append(f"The median is known to within {precision:.0%} only.")
     return Record(
         cell=cell,
         status=Status.OK,

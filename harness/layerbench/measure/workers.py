@@ -31,7 +31,7 @@ from layerbench.record import Record
 from layerbench.targets import parse_target
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
 
     from layerbench.measure.timing.sampling import SamplingPlan
     from layerbench.suite import Project
@@ -45,13 +45,24 @@ class Workers:
     Args:
         project: Where the workloads are.
         machine: Name of this machine from configuration, or empty.
+        digest: Gives the content digest of the harness as it is now.
+
+    Attributes:
+        harness_digest: The digest that all measurements of these workers belong to.
     """
 
-    def __init__(self, project: Project, machine: str = "") -> None:
+    def __init__(
+        self,
+        project: Project,
+        machine: str = "",
+        *,
+        digest: Callable[[], str] = harness_digest,
+    ) -> None:
         self._project = project
         self._machine = machine
         self._workers: dict[tuple[str, str], _Worker] = {}
-        self.harness_digest = harness_digest()
+        self._digest = digest
+        self.harness_digest = digest()
 
     def __enter__(self) -> Self:
         return self
@@ -138,7 +149,7 @@ class Workers:
         return self._workers[key]
 
     def _refuse_changed_harness(self) -> None:
-        if harness_digest() != self.harness_digest:
+        if self._digest() != self.harness_digest:
             raise MeasurementError(
                 "the harness was edited while it measured, so its numbers are of two rulers: "
                 "what was measured before is stored; start the command again"

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -29,10 +30,12 @@ def build(cell: Cell) -> Workload:
         case "absent":
             raise NotImplementedError("these models have no such layout")
         case "dies":
-            print("last words of a dying worker")
+            sys.stdout.write("last words of a dying worker\n")
+            sys.stdout.flush()
             os.kill(os.getpid(), signal.SIGKILL)
         case "exits":
-            print("leaving early")
+            sys.stdout.write("leaving early\n")
+            sys.stdout.flush()
             os._exit(7)
     shape = (SIZE, SIZE)
     abstract = jax.ShapeDtypeStruct(shape, jnp.float32)
