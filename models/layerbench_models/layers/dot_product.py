@@ -1,0 +1,137 @@
+"""Softmax attention over fresh keys (prefill, training) and over a cache (decode).
+
+The order of the cache's axes, the form of grouped-query attention and the implementation are
+data: they can outweigh the stacking of the layers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from enum import StrEnum
+
+import jax
+import jax.numpy as jnp
+
+from layerbench_models.cache import CacheOrder
+from layerbench_models.layers import pallas_attention
+from layerbench_models.positions import Positions
+
+# Finite, so that a row with nothing to attend to (padding) gives a mean and not NaN.
+MASKED_SCORE = -1e30
+
+
+class GroupedQuery(StrEnum):
+    """How H query heads meet K key/value heads."""
+
+    GROUPED = "grouped"
+    """Queries are reshaped to (K, G): every cached element is read once."""
+    REPEATED = "repeated"
+    """Keys and values are repeated to H heads first."""
+
+
+class AttentionImplementation(StrEnum):
+    """What computes the attention."""
+
+    XLA = "xla"
+    """Two contractions and a softmax, left to the compiler."""
+    CUDNN = "cudnn"
+    """cuDNN's fused attention, on NVIDIA GPUs, in all phases."""
+    PALLAS = "pallas"
+    """Pallas flash attention for prefill and training on TPUs; decode as `xla`."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class AttentionForm:
+    """How attention is computed.
+
+    Attributes:
+        order: The order of the cache's axes.
+        grouped_query: How query heads meet key/value heads.
+        implementation: What computes it.
+    """
+
+    order: CacheOrder = CacheOrder.TOKEN_MAJOR
+    grouped_query: GroupedQuery = GroupedQuery.GROUPED
+    implementation: AttentionImplementation = AttentionImplementation.XLA
+
+
+def causal_attention(
+    q_bthh: jax.Array,
+    k_btkh: jax.Array,
+    v_btkh: jax.Array,
+    starts_b: jax.Array,
+    form: AttentionForm,
+) -> jax.Array:
+    """Attends from each token to itself and the tokens before it in its own sequence.
+
+    Args:
+        q_bthh: Queries (B, T, H, h).
+        k_btkh: Keys (B, T, K, h).
+        v_btkh: Values (B, T, K, h).
+        starts_b: int32 (B,), the slot of each sequence's first token; what is before is padding.
+        form: How it is computed.
+
+    Returns:
+        The context (B, T, H, h); finite and without meaning in the padding.
+    """
+    if form.implementation is AttentionImplementation.PALLAS:
+        group = q_bthh.shape[2] // k_btkh.shape[2]
+        return pallas_attention.causal_flash_attention(
+            q_bthh, jnp.repeat(k_btkh, group, axis=2), jnp.repeat(v_btkh, group, axis=2), starts_b
+        )
+    slots = jnp.arange(q_bthh.shape[1], dtype=jnp.int32)
+    causal = slots[None, :, None] >= slots[None, None, :]
+    valid = slots[None, None, :] >= starts_b[:, None, None]
+    return _masked_attention(
+        q_bthh, k_btkh, v_btkh, causal & valid, dataclasses.replace(form, order=CacheOrder.TOKEN_MAJOR)
+    )
+
+
+def cached_attention(
+    q_b1hh: jax.Array,
+    keys: jax.Array,
+    values: jax.Array,
+    positions: Positions,
+    form: AttentionForm,
+) -> jax.Array:
+    """Attends from one token of each sequence to everything cached up to it.
+
+    Args:
+        q_b1hh: Queries (B, 1, H, h).
+        keys: One layer's cached keys, in the form's order, the current token among them.
+        values: One layer's cached values.
+        positions: The current slot and each sequence's first one.
+        form: How it is computed.
+
+    Returns:
+        The context (B, 1, H, h).
+    """
+    slots = jnp.arange(keys.shape[form.order.token_axis], dtype=jnp.int32)
+    valid = (slots[None, :] >= positions.starts[:, None]) & (slots[None, :] <= positions.fill)
+    return _masked_attention(q_b1hh, keys, values, valid[:, None, :], form)
+
+
+def _masked_attention(
+    q_bthh: jax.Array, keys: jax.Array, values: jax.Array, mask_bts: jax.Array, form: AttentionForm
+) -> jax.Array:
+    if form.implementation is AttentionImplementation.CUDNN:
+        return jax.nn.dot_product_attention(
+            q_bthh, keys, values, mask=mask_bts[:, None], implementation="cudnn"
+        )
+    b, t, heads, h = q_bthh.shape
+    kv = form.order.axes
+    kv_heads = keys.shape[kv.index("k")]
+    if form.grouped_query is GroupedQuery.REPEATED:
+        keys, values = (
+            jnp.repeat(x, heads // kv_heads, axis=kv.index("k")) for x in (keys, values)
+        )
+        kv_heads = heads
+    q_btkgh = q_bthh.reshape(b, t, kv_heads, heads // kv_heads, h)
+    scores = jnp.einsum(
+        f"btkgh,{kv}->bkgts", q_btkgh, keys, preferred_element_type=jnp.float32
+    ) * (1 / math.sqrt(h))
+    scores = jnp.where(mask_bts[:, None, None], scores, MASKED_SCORE)
+    weights = jax.nn.softmax(scores, axis=-1).astype(values.dtype)
+    context_btkgh = jnp.einsum(f"bkgts,{kv}->btkgh", weights, values)
+    return context_btkgh.reshape(b, t, heads, h)

@@ -1,0 +1,304 @@
+"""A model in one layout as pure functions of its parameters."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+from flax import nnx
+from jax import lax
+from jax.sharding import Mesh
+
+from layerbench_models import partitioning
+from layerbench_models.cache import KVCache, empty_cache
+from layerbench_models.causal_lm import CausalLM
+from layerbench_models.config import ModelConfig
+from layerbench_models.errors import BackendError, ParameterError
+from layerbench_models.generation import Generated, generate_greedily
+from layerbench_models.layers import AttentionImplementation
+from layerbench_models.positions import Positions
+from layerbench_models.stacks.layout import Layout
+from layerbench_models.training import default_optimizer, next_token_loss
+
+Params = nnx.State
+OptimizerState = Any
+
+
+@dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
+class Model:
+    """A model in one layout.
+
+    Every method is a pure function of its arguments and may be jitted; what is donated is the
+    caller's choice (the cache in `prefill`, `decode_step` and `generate`; parameters and
+    optimizer state in `train_step`).
+
+    Attributes:
+        config: The model's shape.
+        layout: How its decoder layers are laid out.
+        dtype: Type of parameters, hidden states and cache. Norms, softmax, logits and loss are
+            computed in float32.
+        mesh: Devices to spread parameters and caches over, or None.
+        platform: The platform that the programs are compiled for, such as "cpu" or "tpu".
+    """
+
+    config: ModelConfig
+    layout: Layout
+    dtype: jnp.dtype
+    mesh: Mesh | None = None
+    platform: str | None = None
+
+    def init(self, key: jax.Array) -> Params:
+        """Returns new parameters; the same numbers in every layout for one key."""
+        return self._place_params(nnx.split(self._create(key))[1])
+
+    def abstract_params(self) -> Params:
+        """Returns the parameters' shapes and types (and shardings), allocating nothing."""
+        return self._abstract[1]
+
+    def prepare_decode(self, params: Params) -> Params:
+        """Returns the parameters in the form that `decode_step` takes.
+
+        Call it once, outside the loop over tokens: in some layouts it copies every weight, in
+        others it returns what it was given.
+        """
+        model = self._merge(self._abstract, params, "prepare_decode takes those of init")
+        model.prepare_decode()
+        return nnx.split(model)[1]
+
+    def abstract_decode_params(self) -> Params:
+        """Returns the shapes and types that `prepare_decode` returns, allocating nothing."""
+        return self._abstract_decode[1]
+
+    def init_cache(self, batch: int, capacity: int) -> KVCache:
+        """Returns an empty cache for `batch` sequences of up to `capacity` tokens."""
+        cache = self._empty_cache(batch, capacity)
+        if self.mesh is None:
+            return cache
+        return lax.with_sharding_constraint(cache, self._cache_shardings(cache))
+
+    def abstract_cache(self, batch: int, capacity: int) -> KVCache:
+        """Returns the cache's shapes and types (and shardings), allocating nothing."""
+        cache = jax.eval_shape(lambda: self._empty_cache(batch, capacity))
+        return cache if self.mesh is None else _with(cache, self._cache_shardings(cache))
+
+    def init_optimizer(self, params: Params) -> OptimizerState:
+        """Returns AdamW's state for the parameters."""
+        return default_optimizer().init(params)
+
+    def partition_specs(self) -> Params:
+        """Returns the parameters' tree with a PartitionSpec in the place of each array."""
+        return partitioning.param_specs(self.abstract_params())
+
+    def cache_partition_specs(self) -> KVCache:
+        """Returns the cache's tree with a PartitionSpec in the place of each array."""
+        spec = partitioning.cache_spec(
+            self.layout.cache_order, stacked=self.layout.cache.is_stacked
+        )
+        specs: Any = (
+            spec if self.layout.cache.is_stacked else tuple([spec] * self.config.num_layers)
+        )
+        return KVCache(keys=specs, values=specs)
+
+    def logits(self, params: Params, tokens_bt: jax.Array, lengths_b: jax.Array) -> jax.Array:
+        """Scores the next token after every token, as training does.
+
+        Args:
+            params: The parameters.
+            tokens_bt: int32 (B, T), left-padded.
+            lengths_b: int32 (B,), the tokens in each sequence.
+
+        Returns:
+            float32 (B, T, V); without meaning in the padding.
+        """
+        model = self._merge(self._abstract, params, "logits takes those of init")
+        return model.logits(tokens_bt, lengths_b)
+
+    def loss(self, params: Params, tokens_bt: jax.Array, lengths_b: jax.Array) -> jax.Array:
+        """Returns the mean next-token cross-entropy over all valid tokens, float32 scalar."""
+        return next_token_loss(self.logits(params, tokens_bt, lengths_b), tokens_bt, lengths_b)
+
+    def train_step(
+        self,
+        params: Params,
+        opt_state: OptimizerState,
+        tokens_bt: jax.Array,
+        lengths_b: jax.Array,
+    ) -> tuple[jax.Array, Params, OptimizerState]:
+        """Takes one step of AdamW on the next-token loss.
+
+        Args:
+            params: The parameters.
+            opt_state: The state from `init_optimizer`.
+            tokens_bt: int32 (B, T), left-padded.
+            lengths_b: int32 (B,), the tokens in each sequence.
+
+        Returns:
+            The loss before the step, the new parameters and the new optimizer state.
+        """
+        loss, gradients = jax.value_and_grad(self.loss)(params, tokens_bt, lengths_b)
+        updates, opt_state = default_optimizer().update(gradients, opt_state, params)
+        return loss, optax.apply_updates(params, updates), opt_state
+
+    def prefill(
+        self, params: Params, cache: KVCache, tokens_bt: jax.Array, lengths_b: jax.Array
+    ) -> tuple[jax.Array, KVCache]:
+        """Runs the prompts.
+
+        Args:
+            params: The parameters.
+            cache: A cache for B sequences of T tokens or more; to be donated.
+            tokens_bt: int32 (B, T), left-padded.
+            lengths_b: int32 (B,), the tokens in each prompt.
+
+        Returns:
+            The scores after each prompt's last token, float32 (B, V), and the cache with slots
+            0 to T-1 filled.
+        """
+        model = self._merge(self._abstract, params, "prefill takes those of init")
+        return model.prefill(cache, tokens_bt, lengths_b)
+
+    def decode_step(
+        self, params: Params, cache: KVCache, tokens_b: jax.Array, positions: Positions
+    ) -> tuple[jax.Array, KVCache]:
+        """Runs one token of each sequence.
+
+        Args:
+            params: The parameters from `prepare_decode`.
+            cache: The cache of all slots before `positions.fill`; to be donated.
+            tokens_b: int32 (B,), the current tokens.
+            positions: The slot they take, below the cache's capacity, and where sequences begin.
+
+        Returns:
+            The scores after the tokens, float32 (B, V), and the cache with the slot filled.
+
+        Raises:
+            ParameterError: If the parameters were not prepared.
+        """
+        model = self._merge(
+            self._abstract_decode, params, "decode_step takes those of prepare_decode"
+        )
+        return model.decode_step(cache, tokens_b, positions)
+
+    def generate(
+        self,
+        params: Params,
+        cache: KVCache,
+        tokens_b: jax.Array,
+        positions: Positions,
+        num_new_tokens: jax.Array | int,
+        stop_token: jax.Array | int,
+        *,
+        max_new_tokens: int,
+    ) -> tuple[Generated, KVCache]:
+        """Generates greedily in one loop; stops early once every row has stopped.
+
+        Args:
+            params: The parameters from `init`, prepared once before the loop, or already from
+                `prepare_decode`.
+            cache: The cache of all slots before `positions.fill`; to be donated.
+            tokens_b: int32 (B,), the tokens to begin with, as `prefill` scored them best.
+            positions: Where they stand.
+            num_new_tokens: int32 scalar, turns of the loop at most; may be traced.
+            stop_token: int32 scalar, ends a row; -1 disables stopping; may be traced.
+            max_new_tokens: Width N of the output; limits `num_new_tokens`. Static.
+
+        Returns:
+            The tokens after `tokens_b`, and the cache.
+        """
+        if not self._matches(self._abstract_decode, params):
+            params = self.prepare_decode(params)
+        model = self._merge(self._abstract_decode, params, "generate takes those of init")
+        buffer = cache.keys if self.layout.cache.is_stacked else cache.keys[0]
+        axis = self.layout.cache_order.token_axis + (1 if self.layout.cache.is_stacked else 0)
+        return generate_greedily(
+            model.decode_step,
+            cache,
+            tokens_b,
+            positions,
+            jnp.asarray(num_new_tokens, jnp.int32),
+            jnp.asarray(stop_token, jnp.int32),
+            max_new_tokens=max_new_tokens,
+            capacity=buffer.shape[axis],
+        )
+
+    def _create(self, key: jax.Array) -> CausalLM:
+        return CausalLM(self.config, self.layout, key=key, dtype=self.dtype)
+
+    def _empty_cache(self, batch: int, capacity: int) -> KVCache:
+        return empty_cache(
+            self.config,
+            batch,
+            capacity,
+            order=self.layout.cache_order,
+            stacked=self.layout.cache.is_stacked,
+            dtype=self.dtype,
+        )
+
+    @cached_property
+    def _abstract(self) -> tuple[nnx.GraphDef[Any], Params]:
+        # A key of its own: tracing must not depend on the caller's random implementation.
+        graphdef, params = nnx.split(nnx.eval_shape(lambda: self._create(jax.random.key(0))))
+        return graphdef, params if self.mesh is None else _with(params, self._param_shardings(params))
+
+    @cached_property
+    def _abstract_decode(self) -> tuple[nnx.GraphDef[Any], Params]:
+        def prepared() -> CausalLM:
+            model = self._create(jax.random.key(0))
+            model.prepare_decode()
+            return model
+
+        graphdef, params = nnx.split(nnx.eval_shape(prepared))
+        return graphdef, params if self.mesh is None else _with(params, self._param_shardings(params))
+
+    def _merge(
+        self, form: tuple[nnx.GraphDef[Any], Params], params: Params, expected: str
+    ) -> CausalLM:
+        if not self._matches(form, params):
+            raise ParameterError(
+                f"the parameters are not in the form of layout {self.layout.name!r}: {expected}"
+            )
+        self._require_backend()
+        return nnx.merge(form[0], params)
+
+    @staticmethod
+    def _matches(form: tuple[nnx.GraphDef[Any], Params], params: Params) -> bool:
+        paths = [path for path, _ in jax.tree.leaves_with_path(params)]
+        expected = jax.tree.leaves_with_path(form[1])
+        return paths == [path for path, _ in expected]
+
+    def _require_backend(self) -> None:
+        needed = {
+            AttentionImplementation.CUDNN: ("gpu", "cuda"),
+            AttentionImplementation.PALLAS: ("tpu",),
+        }.get(self.layout.attention)
+        if needed is None:
+            return
+        platform = self.platform or jax.default_backend()
+        if platform not in needed:
+            raise BackendError(
+                f"attention {self.layout.attention.value!r} needs a {needed[0]} and the platform "
+                f"is {platform}: use a layout with attention 'xla'"
+            )
+
+    def _param_shardings(self, params: Params) -> Params:
+        assert self.mesh is not None
+        return partitioning.tree_shardings(self.mesh, partitioning.param_specs(params), params)
+
+    def _cache_shardings(self, cache: KVCache) -> KVCache:
+        assert self.mesh is not None
+        return partitioning.tree_shardings(self.mesh, self.cache_partition_specs(), cache)
+
+    def _place_params(self, params: Params) -> Params:
+        if self.mesh is None:
+            return params
+        return lax.with_sharding_constraint(params, self._param_shardings(params))
+
+
+def _with(abstract: Any, shardings: Any) -> Any:
+    return jax.tree.map(
+        lambda a, s: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=s), abstract, shardings
+    )
