@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from layerbench.record import Status
+from layerbench.report.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +27,7 @@ class Footnotes:
 
     def number(self, text: str) -> int:
         """The text's number, a new one if it has none yet."""
-        return self._numbers.setdefault(text, len(self._numbers) + 1)
+        return self._numbers.setdefault(printable(text), len(self._numbers) + 1)
 
     def of_row(self, group: Group, row: Row) -> list[int]:
         """The numbers that a row points to."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from matplotlib import rc_context
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from layerbench.metrics import PRIMARY_TIMED
 from layerbench.record import Status
@@ -130,13 +130,23 @@ def _draw_steps(axes: Axes, section: Sequence[Group], styles: dict[str, Style]) 
         if spans:
             depths, lows, highs = zip(*spans, strict=True)
             axes.fill_between(depths, lows, highs, color=style.color, alpha=0.18, linewidth=0)
-            axes.vlines(depths, lows, highs, color=style.color, linewidth=1.2)
-    _draw_floor(axes, section)
-    _finish(axes, section, "step time (ms)\nbars: 5th to 95th percentile of the samples")
+            if len(depths) == 1:  # No band without a second depth.
+                axes.vlines(depths, lows, highs, color=style.color, linewidth=1.2)
+    title = "step time (ms), shaded: 5th to 95th percentile of the samples"
+    rate = _draw_floor(axes, section)
+    if rate is not None:
+        title += f"\ndashed: bytes floor at the best rate seen here, {significant(rate)} GB/s"
+    _finish(axes, section, title)
 
 
-def _draw_floor(axes: Axes, section: Sequence[Group]) -> None:
-    """The floor's bytes at the best rate that any layout of the figure reached at any depth."""
+def _draw_floor(axes: Axes, section: Sequence[Group]) -> float | None:
+    """Draws the floor's bytes at the best rate that any layout of the figure reached.
+
+    That is a line to compare with, not the machine's limit, which is not measured.
+
+    Returns:
+        The rate in GB/s; None where nothing could be drawn.
+    """
     rates = [rate for group in section for row in group.rows if (rate := row.achieved_gb_s)]
     floors = {
         group.cell.layers: row.floor.hbm_bytes
@@ -145,7 +155,7 @@ def _draw_floor(axes: Axes, section: Sequence[Group]) -> None:
         if row.floor is not None and row.floor.hbm_bytes > 0
     }
     if not rates or not floors:
-        return
+        return None
     depths = sorted(floors)
     axes.plot(
         depths,
@@ -154,9 +164,9 @@ def _draw_floor(axes: Axes, section: Sequence[Group]) -> None:
         linestyle=(0, (4, 3)),
         linewidth=1.2,
         marker="_",
-        label=f"bytes floor at the best rate seen here, {significant(max(rates))} GB/s",
         zorder=1,
     )
+    return max(rates)
 
 
 def _draw_compile_times(axes: Axes, section: Sequence[Group], styles: dict[str, Style]) -> None:
@@ -170,7 +180,7 @@ def _draw_lines(
     styles: dict[str, Style],
     number: Callable[[Row], float | None],
 ) -> None:
-    for layout, style in styles.items():
+    for order, (layout, style) in enumerate(styles.items()):
         points = [
             (group.cell.layers, value)
             for group in section
@@ -190,8 +200,9 @@ def _draw_lines(
             values,
             color=style.color,
             marker=style.marker,
-            markersize=6,
-            linewidth=1.8,
+            # Ever thinner: where lines lie on each other, those below stay visible.
+            markersize=max(4.0, 8.5 - 1.4 * order),
+            linewidth=max(1.2, 2.8 - 0.5 * order),
             linestyle=":" if pipeline else "-",
             label=f"{layout} (not ranked)" if pipeline else layout,
         )
@@ -212,8 +223,8 @@ def _finish(axes: Axes, section: Sequence[Group], label: str) -> None:
     # Few decades need ticks between the powers of ten, or an axis may show none at all.
     between = (1.0, 2.0, 5.0) if decades > 1.5 else (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0)
     axes.yaxis.set_major_locator(LogLocator(subs=between if decades < 3 else (1.0,)))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: significant(value, 2)))
-    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.12g}"))
+    axes.yaxis.set_minor_locator(NullLocator())
     axes.grid(visible=True, which="major", color=_FAINT, linewidth=0.7)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)

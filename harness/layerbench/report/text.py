@@ -52,3 +52,10 @@ def section_title(cell: Cell) -> str:
     if cell.mesh:
         parts.append(f"mesh {cell.mesh}")
     return ", ".join(parts)
+
+
+def printable(text: str) -> str:
+    """The text without what could move a terminal's cursor: reasons come from foreign programs."""
+    return "".join(
+        letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text
+    )

@@ -20,7 +20,7 @@ def encode_json(document: Any) -> str:
         StoreError: The document holds a number that strict JSON cannot say.
     """
     try:
-        return json.dumps(document, allow_nan=False, ensure_ascii=False, indent=1) + "\n"
+        return json.dumps(document, allow_nan=False, indent=1) + "\n"
     except ValueError as error:
         message = f"a result cannot be written as strict JSON: {error}"
         raise StoreError(message) from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
+import enum
 import secrets
 from typing import TYPE_CHECKING, Any
 
@@ -62,6 +63,39 @@ def save_run(run: Run, place: Place) -> Path:
     path = run_path(place, run.id)
     write_text(path, encode_json(run.as_dict()))
     return path
+
+
+class Added(enum.Enum):
+    """What became of a run that was offered."""
+
+    STORED = "stored"
+    ALREADY_THERE = "already there"
+
+
+def add_run(run: Run, text: str, place: Place) -> Added:
+    """Takes a run from elsewhere, as it is written; a run that is there already is not doubled.
+
+    A run is saved after each record, so the file of a run may hold an earlier state of it: the
+    state with more records wins.
+
+    Args:
+        run: The run.
+        text: Its file's content, kept as it is, with whatever a later version wrote beside.
+        place: Where it belongs.
+
+    Raises:
+        StoreError: Another run has the same id, or the run cannot be written.
+    """
+    path = run_path(place, run.id)
+    if path.exists():
+        stored = load_run(path)
+        if _continues(stored, run):
+            return Added.ALREADY_THERE
+        if not _continues(run, stored):
+            message = f"another run has the same id, in {path}"
+            raise StoreError(message)
+    write_text(path, text)
+    return Added.STORED
 
 
 def load_run(path: Path) -> Run:
@@ -127,6 +161,16 @@ def run_files(folder: Path) -> Iterator[Path]:
     for path in sorted(root.rglob("*.json")):
         if not any(part.startswith(".") for part in path.relative_to(root).parts):
             yield path
+
+
+def _continues(later: Run, earlier: Run) -> bool:
+    """Whether `later` is `earlier` with records, or what came with them, added."""
+    same = dataclasses.replace(earlier, records=later.records, environments=later.environments)
+    return (
+        same == later
+        and list(later.records[: len(earlier.records)]) == list(earlier.records)
+        and earlier.environments.items() <= later.environments.items()
+    )
 
 
 def _json_type(document: Any) -> str:
