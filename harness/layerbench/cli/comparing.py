@@ -54,6 +54,8 @@ class Choice:
             for field in dataclasses.fields(self)
             if (value := getattr(self, field.name)) is not None
         }
+        if self.seq is not None:
+            given["phase_seq"] = {}  # What is asked for holds for every phase.
         return dataclasses.replace(default, **given).cells()
 
 
