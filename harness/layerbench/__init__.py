@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from layerbench.errors import WrongAnswerError as WrongAnswerError
     from layerbench.floor import DecoderShape as DecoderShape
     from layerbench.floor import Floor as Floor
+    from layerbench.floor import decode_floor as decode_floor
+    from layerbench.floor import prefill_floor as prefill_floor
+    from layerbench.floor import train_floor as train_floor
     from layerbench.record import Record as Record
     from layerbench.record import Run as Run
     from layerbench.suite import Suite as Suite
@@ -34,6 +37,9 @@ _HOMES = {
     "Turns": "workload",
     "Workload": "workload",
     "WrongAnswerError": "errors",
+    "decode_floor": "floor",
+    "prefill_floor": "floor",
+    "train_floor": "floor",
 }
 __all__ = list(_HOMES)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from layerbench.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
@@ -90,7 +90,12 @@ class Cell:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Matrix:
-    """The cells of a comparison: every combination of the sequences below."""
+    """The cells of a comparison: every combination of models, layouts, phases, layers and targets.
+
+    Attributes:
+        phase_seq: Where a phase has another `seq` than the rest: a prompt and a cache that are
+            worth measuring differ in length.
+    """
 
     models: Sequence[str]
     layouts: Sequence[str]
@@ -102,6 +107,7 @@ class Matrix:
     dtype: str
     targets: Sequence[str]
     mesh: str = ""
+    phase_seq: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     def cells(self) -> list[Cell]:
         """All cells, those of one group side by side."""
@@ -115,7 +121,7 @@ class Matrix:
                 phase=phase,
                 layers=layers,
                 batch=self.batch,
-                seq=self.seq,
+                seq=self.phase_seq.get(phase, self.seq),
                 dtype=self.dtype,
                 target=target,
                 new_tokens=self.new_tokens if phase == "generate" else 0,
