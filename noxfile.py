@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import sys
 from pathlib import Path
@@ -85,6 +87,34 @@ def tests(session: nox.Session) -> None:
 def slow(session: nox.Session) -> None:
     """Run the slow tests."""
     run_tests(session, "slow")
+
+
+@nox.session
+def asv(session: nox.Session) -> None:
+    """Run asv with the given arguments, or `run HEAD^!`, as the machine LAYERBENCH_MACHINE names."""
+    install(session, "-e", "harness[asv]")
+    machine = os.environ.get("LAYERBENCH_MACHINE")
+    if not machine:
+        session.error("name this machine: LAYERBENCH_MACHINE=linux-x86-2cpu nox -s asv -- ...")
+    # asv's own guess would be the host's name, kernel and memory, and each of them a new history.
+    known = Path.home() / ".asv-machine.json"
+    if not known.exists() or machine not in json.loads(known.read_text(encoding="utf-8")):
+        same = [f"--{name}=-" for name in ("os", "arch", "cpu", "num_cpu", "ram")]
+        session.run("asv", "machine", "--yes", f"--machine={machine}", *same, silent=True)
+    # Exact versions in asv's environments, of what its settings do not name as well.
+    session.env["PIP_CONSTRAINT"] = str(ROOT / lane_of(session).constraints)
+    command, *arguments = session.posargs or ["run", "HEAD^!", "--record-samples"]
+    if command in ("run", "continuous"):
+        arguments += ["--machine", machine]
+    session.run("asv", command, *arguments)
+
+
+@nox.session
+def speed(session: nox.Session) -> None:
+    """Make the numbers of docs/speed.md anew; the arguments choose among its scripts."""
+    install(session, "-e", "harness[asv,jax]", "-e", "models")
+    for script in session.posargs or ["suites", "step_against_loop", "decode_depth"]:
+        session.run("python", f"tools/speed/{script}.py")
 
 
 @nox.session(name="tests-newest-jax", python="3.12")

@@ -7,7 +7,7 @@ from layerbench.asv_types import cells
 
 @cells("step_ms", "compile_ms", "stablehlo_lines")
 class Step:
-    fixed = {"model": "tiny", "phase": "step", "layers": 1, "batch": 1, "seq": 64}
+    fixed = {"model": "tiny", "phase": "step", "layers": 1, "batch": 1, "seq": 64}  # noqa: RUF012 - asv
     params = (["plain", "wrong", "newer", "deadly"],)
     param_names = ("layout",)
     rounds = 1
