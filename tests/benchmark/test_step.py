@@ -1,6 +1,6 @@
 """The inner loop: edit a layer, run this, read a number a few seconds later.
 
-    pytest tests/benchmark --benchmark-json=step.json && layerbench merge step.json
+    pytest tests/benchmark --benchmark-json=step.json && layerbench merge step.json --results results
 
 In the normal run of the tests it shows that the cells still work. `generate` is not here: its step
 is the difference of two runs, which pytest-benchmark cannot say.
