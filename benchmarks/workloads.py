@@ -1,8 +1,8 @@
 """What is measured here: the models of `layerbench_models`, in every layout and phase.
 
 The one place where harness and models meet. asv runs today's file on old commits, so it touches the
-models through `build`, the methods of what it returns, `Positions` and `convert_cache` alone; what
-an old commit lacks is "not applicable" there.
+models through `build`, the methods of what it returns, `Positions`, `convert_params` and
+`convert_cache` alone; what an old commit lacks is "not applicable" there.
 
 All layouts of a group get the same parameters, caches and tokens, bit for bit, so that their answers
 can be held to one oracle: the unrolled layout's, computed once for each group.
@@ -45,6 +45,7 @@ MODELS = (
 )  # fmt: skip
 LAYOUTS = ("unrolled", "stacked-scan", "stacked", "vmap")
 ORACLE = "unrolled"
+STACKED = "stacked"
 PIPELINES = {
     "vmap": "A pipeline over micro-batches: its bubble is part of what is measured, and on one "
     "device it is not compared for the best."
@@ -64,7 +65,11 @@ class Subject:
 
     cell: Cell
     model: Any
-    mesh: Mesh | None
+
+    @property
+    def mesh(self) -> Mesh | None:
+        """The devices that arrays are spread over; None for one device."""
+        return self.model.mesh
 
     @property
     def shape(self) -> DecoderShape:
@@ -95,8 +100,14 @@ class Subject:
         return TOLERANCE_FLOAT32_CPU if exact else TOLERANCE_ELSEWHERE
 
     def params(self) -> Any:
-        """Parameters in this layout; the same numbers in every layout."""
-        return jax.jit(self.model.init)(jax.random.key(KEY))
+        """Parameters in this layout; the same numbers in every layout.
+
+        Made by numpy, since compiling jax's generators takes longer than all the rest.
+        """
+        abstract = self.model.abstract_params()
+        params = host_params(self.cell.model, self.cell.layers, self.cell.dtype)
+        params = layerbench_models.convert_params(params, STACKED, self.model.layout)
+        return jax.tree.map(lambda leaf, like: jax.device_put(leaf, like.sharding), params, abstract)
 
     def tokens(self, *shape: int) -> np.ndarray:
         """Token ids, int32, the same for every layout."""
@@ -137,6 +148,26 @@ class Subject:
         )
 
 
+@functools.lru_cache(maxsize=1)
+def host_params(model: str, layers: int, dtype: str) -> Any:
+    """Random parameters as the stacked layout stores them, in numpy arrays: a parameter tree.
+
+    Matrices are normally distributed, with a deviation that keeps hidden states in range; vectors,
+    which are the norms' scales, lie around one.
+    """
+    rng = np.random.default_rng(KEY)
+    abstract = layerbench_models.build(
+        model, STACKED, num_layers=layers, dtype=dtype
+    ).abstract_params()
+
+    def fill(leaf: jax.ShapeDtypeStruct) -> np.ndarray:
+        noise = rng.standard_normal(leaf.shape, np.float32)
+        is_matrix = leaf.size > layers * max(leaf.shape)
+        return (0.02 * noise if is_matrix else 1 + 0.1 * noise).astype(leaf.dtype)
+
+    return jax.tree.map(fill, abstract)
+
+
 def build_subject(cell: Cell) -> Subject:
     """The model of a cell, on its mesh; allocates nothing."""
     axes = parse_mesh(cell.mesh)
@@ -144,7 +175,7 @@ def build_subject(cell: Cell) -> Subject:
     model = layerbench_models.build(
         cell.model, cell.layout, num_layers=cell.layers, dtype=cell.dtype, mesh=mesh
     )
-    return Subject(cell, model, mesh)
+    return Subject(cell, model)
 
 
 def build(cell: Cell) -> Workload:
