@@ -240,6 +240,7 @@ def test_asv_compares_and_publishes(history):
     assert STEP_MS in index["benchmarks"]
 
 
+@pytest.mark.slow
 def test_more_rounds_and_appended_samples_are_new_measurements(history):
     repository = history.repository
     run = repository.asv(
@@ -253,6 +254,7 @@ def test_more_rounds_and_appended_samples_are_new_measurements(history):
     assert row["result"][WRONG] is None, "what was not selected stays as it was"
 
 
+@pytest.mark.slow
 def test_a_quick_look_keeps_no_record(history):
     before = len(history.repository.runs())
     run = history.repository.asv(
