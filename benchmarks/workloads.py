@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
-import layerbench_models
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+import layerbench_models
 from layerbench import (
     Cell,
     DecoderShape,
-    Floor,
     Matrix,
     Suite,
     Turns,
@@ -107,7 +106,9 @@ class Subject:
         abstract = self.model.abstract_params()
         params = host_params(self.cell.model, self.cell.layers, self.cell.dtype)
         params = layerbench_models.convert_params(params, STACKED, self.model.layout)
-        return jax.tree.map(lambda leaf, like: jax.device_put(leaf, like.sharding), params, abstract)
+        return jax.tree.map(
+            lambda leaf, like: jax.device_put(leaf, like.sharding), params, abstract
+        )
 
     def tokens(self, *shape: int) -> np.ndarray:
         """Token ids, int32, the same for every layout."""
@@ -123,9 +124,7 @@ class Subject:
         filled = jax.tree.map(
             lambda leaf: jnp.asarray(rng.standard_normal(leaf.shape, np.float32), leaf.dtype), blank
         )
-        cache = layerbench_models.convert_cache(
-            filled, reference.model.layout, self.model.layout
-        )
+        cache = layerbench_models.convert_cache(filled, reference.model.layout, self.model.layout)
         return self.placed_like(cache, self.model.abstract_cache(self.cell.batch, self.cell.seq))
 
     def replicated(self, tree: Any) -> Any:
@@ -291,9 +290,7 @@ def generate(subject: Subject) -> Workload:
     cache = model.abstract_cache(cell.batch, cell.seq)
     params = model.abstract_params()
 
-    def run(
-        params: Any, cache: Any, tokens_b: Any, positions: Any, turns: Any
-    ) -> tuple[Any, Any]:
+    def run(params: Any, cache: Any, tokens_b: Any, positions: Any, turns: Any) -> tuple[Any, Any]:
         return model.generate(
             params, cache, tokens_b, positions, turns, -1, max_new_tokens=cell.new_tokens
         )
@@ -346,9 +343,7 @@ PHASES: dict[str, Callable[[Subject], Workload]] = {
 def decode_inputs(subject: Subject, *, fill: int) -> tuple[Any, Any]:
     """The current tokens (B,), and where they stand: slot `fill`, sequences from slot 0."""
     batch = subject.cell.batch
-    positions = layerbench_models.Positions(
-        fill=np.int32(fill), starts=np.zeros(batch, np.int32)
-    )
+    positions = layerbench_models.Positions(fill=np.int32(fill), starts=np.zeros(batch, np.int32))
     return subject.tokens(batch), positions
 
 

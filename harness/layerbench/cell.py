@@ -109,6 +109,15 @@ class Matrix:
     mesh: str = ""
     phase_seq: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> Matrix:
+        """Inverse of `dataclasses.asdict` after a way through JSON, which knows no tuples."""
+        values: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in fields.items()
+        }
+        return cls(**values)
+
     def cells(self) -> list[Cell]:
         """All cells, those of one group side by side."""
         product = itertools.product(

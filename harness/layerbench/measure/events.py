@@ -79,10 +79,5 @@ def decode_description(fields: dict[str, Any]) -> SuiteDescription:
         models=tuple(fields["models"]),
         layouts=tuple(fields["layouts"]),
         phases=tuple(fields["phases"]),
-        default=Matrix(
-            **{
-                name: tuple(value) if isinstance(value, list) else value
-                for name, value in fields["default"].items()
-            }
-        ),
+        default=Matrix.from_dict(fields["default"]),
     )

@@ -15,7 +15,6 @@ from layerbench.measure.events import Progress
 from layerbench.measure.timing.sampling import (
     SamplingPlan,
     StepTimer,
-    relative_precision,
     sample_in_turn,
 )
 from layerbench.measure.timing.stages import (
@@ -177,7 +176,7 @@ def _measure_together(
     sampling_s = (clock() - start_ns) / 1e9 / len(ready)
     for candidate, step_ms in zip(ready, samples, strict=True):
         candidate.busy_s += sampling_s
-        yield _finish(candidate, step_ms, plan, interleaved=len(ready) > 1, group_size=group_size)
+        yield _finish(candidate, step_ms, interleaved=len(ready) > 1, group_size=group_size)
         candidate.timer = None  # Frees the arguments before the next set allocates its own.
 
 
@@ -199,13 +198,14 @@ def _call_first(candidate: _Candidate, *, clock: Callable[[], int]) -> None:
 def _finish(
     candidate: _Candidate,
     step_ms: Sequence[float],
-    plan: SamplingPlan,
     *,
     interleaved: bool,
     group_size: int,
 ) -> Record:
     cell, workload, timer = candidate.cell, candidate.workload, _timer(candidate)
-    median_ms = statistics.median(step_ms)
+    # Six digits are more than a clock can tell, and keep the stored files small.
+    samples = tuple(float(f"{sample:.6g}") for sample in step_ms)
+    median_ms = statistics.median(samples)
     if median_ms <= 0:
         reason = f"the step drowns in noise: median {median_ms:.3g} ms of {len(step_ms)} samples"
         return Record.failure(cell, reason, started_at=candidate.started_at)
@@ -216,14 +216,11 @@ def _finish(
     notes = list(candidate.notes)
     if group_size > 1 and not interleaved:
         notes.append("Sampled alone: the layouts of its group do not fit in memory together.")
-    precision = relative_precision(step_ms)
-    if precision > plan.target_relative_precision:
-        notes.append(f"The median is known to within {precision:.0%} only.")
     return Record(
         cell=cell,
         status=Status.OK,
         metrics={
-            "step_ms": Measured(median_ms, tuple(step_ms)),
+            "step_ms": Measured(median_ms, samples),
             "first_call_ms": Measured(candidate.first_call_ms),
             **candidate.program.metrics,
         },
