@@ -87,9 +87,9 @@ def main(arguments: Sequence[str] | None = None, *, workers: WorkersFactory | No
         if code == INTERRUPTED:  # typer's own word for a KeyboardInterrupt
             say("interrupted")
         sys.stdout.flush()
-    except BrokenPipeError:
-        # Whoever read the output has gone, as `head` does. The interpreter flushes once more when
-        # it ends, which must not fail.
+    except (BrokenPipeError, SystemExit):
+        # Whoever read the output has gone, as `head` does; typer exits with 1 then, which is ours
+        # for "slower". The interpreter flushes once more when it ends, which must not fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the boundary
