@@ -26,6 +26,12 @@ class GroupedQuery(StrEnum):
 
     GROUPED = "grouped"
     """Queries are reshaped to (K, G): every cached element is read once."""
+    GROUPED_KEYS_FIRST = "grouped-keys-first"
+    """The same, with the cache as the first operand of a decode step's contraction.
+
+    The scores come out as (B, K, S, G). XLA's CPU compiler then reads a layer's slice of a carried
+    cache without the slow transposing copy that it makes otherwise.
+    """
     REPEATED = "repeated"
     """Keys and values are repeated to H heads first."""
 
@@ -109,6 +115,11 @@ def cached_attention(
     """
     slots = jnp.arange(keys.shape[form.order.token_axis], dtype=jnp.int32)
     valid = (slots[None, :] >= positions.starts[:, None]) & (slots[None, :] <= positions.fill)
+    if (
+        form.grouped_query is GroupedQuery.GROUPED_KEYS_FIRST
+        and form.implementation is not AttentionImplementation.CUDNN
+    ):
+        return _keys_first_attention(q_b1hh, keys, values, valid, form.order)
     return _masked_attention(q_b1hh, keys, values, valid[:, None, :], form)
 
 
@@ -135,3 +146,18 @@ def _masked_attention(
     weights = jax.nn.softmax(scores, axis=-1).astype(values.dtype)
     context_btkgh = jnp.einsum(f"bkgts,{kv}->btkgh", weights, values)
     return context_btkgh.reshape(b, t, heads, h)
+
+
+def _keys_first_attention(
+    q_b1hh: jax.Array, keys: jax.Array, values: jax.Array, mask_bs: jax.Array, order: CacheOrder
+) -> jax.Array:
+    b, _, heads, h = q_b1hh.shape
+    kv = order.axes
+    kv_heads = keys.shape[kv.index("k")]
+    q_bkgh = q_b1hh.reshape(b, kv_heads, heads // kv_heads, h)
+    scores = jnp.einsum(
+        f"{kv},bkgh->bksg", keys, q_bkgh, preferred_element_type=jnp.float32
+    ) * (1 / math.sqrt(h))
+    scores = jnp.where(mask_bs[:, None, :, None], scores, MASKED_SCORE)
+    weights = jax.nn.softmax(scores, axis=2).astype(values.dtype)
+    return jnp.einsum(f"bksg,{kv}->bkgh", weights, values).reshape(b, 1, heads, h)

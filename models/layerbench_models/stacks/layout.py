@@ -105,7 +105,7 @@ class Layout:
     cache: CacheForm
     decode_weights: DecodeWeights = DecodeWeights.AS_STORED
     cache_order: CacheOrder = CacheOrder.TOKEN_MAJOR
-    grouped_query: GroupedQuery = GroupedQuery.GROUPED
+    grouped_query: GroupedQuery = GroupedQuery.GROUPED_KEYS_FIRST
     attention: AttentionImplementation = AttentionImplementation.XLA
     remat: Remat = Remat.NONE
     microbatches: int | None = None
@@ -178,7 +178,7 @@ def _contradiction(layout: Layout) -> str | None:
         (
             layout.attention is not AttentionImplementation.XLA
             and layout.grouped_query is GroupedQuery.REPEATED,
-            "the fused kernels group the heads in their own way: set grouped_query to grouped",
+            "the fused kernels group the heads in their own way: set grouped_query to a grouped form",
         ),
     )
     return next((reason for broken, reason in rules if broken), None)
@@ -203,6 +203,9 @@ LAYOUTS: Mapping[str, Layout] = MappingProxyType(
                 forward=Forward.SCAN,
                 decode=Forward.SCAN,
                 cache=CacheForm.CARRY_TOKEN,
+                # A layer's slice of the carry feeds the contraction as it lies: on CPU this order
+                # saves a transposing copy of each slice, which token-major ones need.
+                cache_order=CacheOrder.HEAD_MAJOR,
             ),
             Layout(
                 name="vmap",

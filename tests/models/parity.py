@@ -1,0 +1,122 @@
+"""Runs every phase of a model and compares the results with those of another layout."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from layerbench_models import (
+    LAYOUTS,
+    Architecture,
+    ModelConfig,
+    Positions,
+    build,
+    convert_cache,
+    convert_params,
+)
+
+# Layouts differ only in the order of float32 sums. The errors seen are a tenth of these.
+LOGITS_ATOL = 1e-4
+CACHE_ATOL = 1e-4
+GRADIENT_ATOL = 1e-5
+LOSS_ATOL = 1e-5
+
+
+@dataclasses.dataclass
+class Outcome:
+    """What the phases returned, caches and gradients as `unrolled` stores them."""
+
+    logits: np.ndarray  # (steps, B, V): after the prompt, then after each decode step
+    cache: Any
+    loss: float
+    gradients: Any
+
+
+def config(**sizes):
+    """A small model; sizes by the names of `ModelConfig`."""
+    defaults = {
+        "architecture": Architecture.QWEN3,
+        "vocab_size": 37,
+        "hidden_dim": 19,
+        "ffn_dim": 29,
+        "num_layers": 3,
+        "num_heads": 10,
+        "num_kv_heads": 2,
+        "head_dim": 14,
+        "norm_eps": 1e-6,
+        "rope_theta": 1e4,
+        "qk_norm": True,
+    }
+    return ModelConfig(**(defaults | sizes))
+
+
+def random_params(model, seed=0):
+    """Parameters none of which is a constant: norms are drawn around one."""
+    params = jax.jit(build(model.config, "unrolled").init)(jax.random.key(seed))
+    leaves, structure = jax.tree.flatten(params)
+    rng = np.random.default_rng(seed)
+    noisy = [leaf + 0.1 * rng.standard_normal(leaf.shape, np.float32) for leaf in leaves]
+    return convert_params(jax.tree.unflatten(structure, noisy), "unrolled", model.layout)
+
+
+def batch(model_config, lengths, *, slots=None, seed=0):
+    """Left-padded random prompts; the padding holds tokens that must not matter."""
+    rng = np.random.default_rng(seed)
+    width = slots or max(lengths)
+    tokens = rng.integers(0, model_config.vocab_size, (len(lengths), width)).astype(np.int32)
+    return tokens, np.array(lengths, np.int32)
+
+
+def run(model, params, tokens, lengths, *, steps=2, spare=1):
+    """Prefills, decodes given tokens, and takes the gradient of the loss, in one program."""
+    rows, slots = tokens.shape
+    rng = np.random.default_rng(1)
+    forced = rng.integers(0, model.config.vocab_size, (steps, rows)).astype(np.int32)
+
+    def everything(params, tokens, lengths):
+        cache = model.init_cache(rows, slots + steps + spare)
+        scores, cache = model.prefill(params, cache, tokens, lengths)
+        decode_params = model.prepare_decode(params)
+        positions, found = Positions.after_prompt(slots, lengths), [scores]
+        for step in range(steps):
+            scores, cache = model.decode_step(decode_params, cache, forced[step], positions)
+            found.append(scores)
+            positions = positions.next()
+        loss, gradients = jax.value_and_grad(model.loss)(params, tokens, lengths)
+        return jnp.stack(found), cache, loss, gradients
+
+    logits, cache, loss, gradients = jax.jit(everything)(params, tokens, lengths)
+    return Outcome(
+        logits=np.asarray(logits),
+        cache=convert_cache(cache, model.layout, LAYOUTS["unrolled"]),
+        loss=float(loss),
+        gradients=convert_params(gradients, model.layout, LAYOUTS["unrolled"]),
+    )
+
+
+def assert_same(actual, expected):
+    """Fails where an outcome leaves the tolerances around the expected one."""
+    np.testing.assert_allclose(actual.logits, expected.logits, rtol=0, atol=LOGITS_ATOL)
+    assert jax.tree.structure(actual.cache) == jax.tree.structure(expected.cache)
+    jax.tree.map(
+        lambda a, e: np.testing.assert_allclose(a, e, rtol=0, atol=CACHE_ATOL),
+        actual.cache,
+        expected.cache,
+    )
+    np.testing.assert_allclose(actual.loss, expected.loss, rtol=0, atol=LOSS_ATOL)
+    assert jax.tree.structure(actual.gradients) == jax.tree.structure(expected.gradients)
+    jax.tree.map(
+        lambda a, e: np.testing.assert_allclose(a, e, rtol=0, atol=GRADIENT_ATOL),
+        actual.gradients,
+        expected.gradients,
+    )
+    # A greedy token is decided where no error within the tolerance can turn it.
+    best = np.sort(expected.logits, axis=-1)
+    decided = best[..., -1] - best[..., -2] > 2 * LOGITS_ATOL
+    assert decided.any()
+    np.testing.assert_array_equal(
+        actual.logits.argmax(-1)[decided], expected.logits.argmax(-1)[decided]
+    )
