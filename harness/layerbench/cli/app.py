@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import sys
+import threading
 import traceback
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, cast
 
 import typer
 
@@ -76,6 +78,9 @@ def main(arguments: Sequence[str] | None = None, *, workers: WorkersFactory | No
         if isinstance(stream, io.TextIOWrapper):  # not so where a test has put its own
             # A terminal that cannot show a sign gets a question mark, not a failed command.
             stream.reconfigure(errors="replace")
+    if threading.current_thread() is threading.main_thread():
+        # `timeout` and CI ask with SIGTERM: as orderly an end as with Ctrl-C, workers included.
+        signal.signal(signal.SIGTERM, _interrupt)
     given = tuple(sys.argv[1:] if arguments is None else arguments)
     try:
         code = typer.main.get_command(app).main(
@@ -98,6 +103,10 @@ def main(arguments: Sequence[str] | None = None, *, workers: WorkersFactory | No
         line, code = _outcome(error)
         say(line)
     return int(code or 0)
+
+
+def _interrupt(*_: object) -> NoReturn:
+    raise KeyboardInterrupt
 
 
 def _outcome(error: BaseException) -> tuple[str, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import signal
 import subprocess
 from pathlib import Path
 
@@ -52,3 +53,11 @@ def layerbench(fake_workers, capsys):
         return code, captured.out, captured.err
 
     return run
+
+
+@pytest.fixture(autouse=True)
+def _signals():
+    """Puts back what `main` sets for a process of its own."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)

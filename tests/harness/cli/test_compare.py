@@ -248,6 +248,7 @@ def test_a_disk_that_fills_up_is_one_line_and_keeps_what_was_stored(
     assert len(only_run(project / "results" / "local").records) == 3
 
 
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize(
     ("options", "line"),
     [
@@ -255,14 +256,14 @@ def test_a_disk_that_fills_up_is_one_line_and_keeps_what_was_stored(
         (["--results", "-"], "layerbench: interrupted: nothing was stored\n"),
     ],
 )
-def test_an_interrupt_is_one_line_that_says_what_is_stored_where(project, options, line):
+def test_an_interrupt_is_one_line_that_says_what_is_stored_where(project, options, line, sent):
     command = [sys.executable, str(SCRIPT), "compare", "--layout", "unrolled,wait", *options]
     process = subprocess.Popen(
         command, cwd=project, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert process.stderr.readline() == "waiting\n"
     time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(sent)
     out, err = process.communicate(timeout=20)
     assert (process.returncode, out) == (130, "")
     paths = list((project / "results" / "local" / "records" / "unnamed").glob("*.json"))
