@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from layerbench.cell import Cell
 from layerbench.environment import Environment, Source
-from layerbench.errors import StoreError
+from layerbench.errors import LayerbenchError, StoreError
 from layerbench.floor import Floor
 from layerbench.metrics import METRICS
 
@@ -124,7 +124,7 @@ class Record:
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Record:
-        """Inverse of `as_dict`."""
+        """Inverse of `as_dict`; metrics of a later version are left out."""
         floor = fields["floor"]
         return cls(
             cell=Cell.from_dict(fields["cell"]),
@@ -137,6 +137,7 @@ class Record:
                     version=measured["version"],
                 )
                 for name, measured in fields["metrics"].items()
+                if name in METRICS
             },
             floor=None if floor is None else Floor(**floor),
             tokens_per_step=fields["tokens_per_step"],
@@ -206,5 +207,5 @@ class Run:
                 },
                 records=[Record.from_dict(record) for record in fields["records"]],
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError, LayerbenchError) as error:
             raise StoreError(f"a damaged run: {type(error).__name__}: {error}") from error
