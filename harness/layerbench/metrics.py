@@ -33,7 +33,7 @@ class Metric:
     """A declaration.
 
     Attributes:
-        name: With its unit at the end.
+        name: With its unit in it.
         unit: Of the stored number.
         counts: What is counted, and what is left out.
         kind: Exact or timed.
@@ -104,6 +104,109 @@ _DECLARED = (
         tolerance=0.20,
     ),
     Metric(
+        name="hbm_bytes",
+        unit="bytes",
+        counts=(
+            "Main-memory traffic of one step on one device, modelled from the compiled program: "
+            "what is read and written at the boundaries of fusions, every loop multiplied by its "
+            "trips. A slice is read as far as it reaches, an update in place is written as far as "
+            "it reaches. Buffers in on-chip memory, results that nobody reads, conditions of loops "
+            "and the padding of tiled layouts are left out; on cpu caches hide some of it. A custom "
+            "call counts its own estimate or else its operands and results."
+        ),
+        kind=Kind.EXACT,
+        role=Role.GATE,
+        tolerance=0.001,
+        tolerance_absolute=_MIB,
+    ),
+    Metric(
+        name="hbm_bytes_once",
+        unit="bytes",
+        counts=(
+            "Main-memory traffic that a program with a decode loop causes once, before and after "
+            "the loop, counted as hbm_bytes is."
+        ),
+        kind=Kind.EXACT,
+        role=Role.GATE,
+        tolerance=0.001,
+        tolerance_absolute=_MIB,
+    ),
+    Metric(
+        name="hbm_floor_ratio",
+        unit="ratio",
+        counts=(
+            "hbm_bytes of all devices over the floor's bytes. None where a watched buffer is "
+            "smaller than the memory on the target's chip."
+        ),
+        kind=Kind.EXACT,
+        role=Role.GATE,
+        tolerance=0.001,
+    ),
+    Metric(
+        name="cache_copy_bytes",
+        unit="bytes",
+        counts=(
+            "Bytes written to main memory in one step by instructions that make a whole buffer of "
+            "the KV cache anew: copies, changes of layout or type, and computations that read the "
+            "buffer and write all of it. A buffer is one array of the cache: all layers of a "
+            "stacked one, one layer of a list. Parts updated in place, parts cut out, and copies "
+            "into on-chip memory are left out."
+        ),
+        kind=Kind.EXACT,
+        role=Role.GATE,
+        tolerance=0.001,
+        tolerance_absolute=_MIB,
+    ),
+    Metric(
+        name="layer_update_bytes",
+        unit="bytes",
+        counts=(
+            "Bytes written in one step by updates of the KV cache that are as large as a layer: "
+            "at least one index of the buffer's first axis, which is the layer in a stacked cache."
+        ),
+        kind=Kind.EXACT,
+        role=Role.GATE,
+        tolerance=0.001,
+        tolerance_absolute=_MIB,
+    ),
+    Metric(
+        name="loop_weight_slice_bytes",
+        unit="bytes",
+        counts=(
+            "Bytes written to main memory in one step by instructions inside loops that do nothing "
+            "but cut a part out of the weights. Slices that a computation reads in passing and "
+            "copies into on-chip memory are left out."
+        ),
+        kind=Kind.EXACT,
+        role=Role.GATE,
+        tolerance=0.001,
+        tolerance_absolute=_MIB,
+    ),
+    Metric(
+        name="collective_bytes",
+        unit="bytes",
+        counts=(
+            "Bytes that collectives take or give on one device in one step, whichever are more, "
+            "loops multiplied by their trips."
+        ),
+        kind=Kind.EXACT,
+        role=Role.GATE,
+        tolerance=0.001,
+        tolerance_absolute=_MIB,
+    ),
+    Metric(
+        name="over_capacity_bytes",
+        unit="bytes",
+        counts=(
+            "Arguments, results that alias none of them and temporaries, as far as they exceed the "
+            "memory of the target's device."
+        ),
+        kind=Kind.EXACT,
+        role=Role.GATE,
+        tolerance=0.001,
+        tolerance_absolute=_MIB,
+    ),
+    Metric(
         name="temp_bytes",
         unit="bytes",
         counts="Memory the compiled program takes beside its arguments and results.",
@@ -127,6 +230,58 @@ _DECLARED = (
         counts="Bytes of donated arguments that the program did not alias to a result.",
         kind=Kind.EXACT,
         role=Role.GATE,
+        tolerance=0.001,
+        tolerance_absolute=_MIB,
+    ),
+    Metric(
+        name="launches",
+        unit="launches",
+        counts=(
+            "Instructions outside fusions that compute or move something in one step, loops "
+            "multiplied by their trips; an asynchronous pair counts once."
+        ),
+        kind=Kind.EXACT,
+        role=Role.DIAGNOSTIC,
+        tolerance=0.0,
+    ),
+    Metric(
+        name="instructions",
+        unit="instructions",
+        counts="Instructions of the compiled program, inside fusions and out, each counted once.",
+        kind=Kind.EXACT,
+        role=Role.DIAGNOSTIC,
+        tolerance=0.0,
+    ),
+    Metric(
+        name="loops",
+        unit="loops",
+        counts="Loops of the compiled program, each counted once.",
+        kind=Kind.EXACT,
+        role=Role.DIAGNOSTIC,
+        tolerance=0.0,
+    ),
+    Metric(
+        name="flops",
+        unit="flops",
+        counts=(
+            "Operations of matrix products and convolutions in one step, a multiply-add counted as "
+            "two, from the jaxpr with scans multiplied by their length; before compilation, so "
+            "equal for every target. Everything else, and kernels without a cost estimate, are "
+            "left out."
+        ),
+        kind=Kind.EXACT,
+        role=Role.DIAGNOSTIC,
+        tolerance=0.0,
+    ),
+    Metric(
+        name="opaque_bytes",
+        unit="bytes",
+        counts=(
+            "The part of hbm_bytes that is only assumed: operands and results of custom calls that "
+            "hold no estimate of their own."
+        ),
+        kind=Kind.EXACT,
+        role=Role.DIAGNOSTIC,
         tolerance=0.001,
         tolerance_absolute=_MIB,
     ),

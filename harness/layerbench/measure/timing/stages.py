@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
+from layerbench.measure.program.executable import Capacity, read_executable
 from layerbench.record import Measured
 
 if TYPE_CHECKING:
@@ -53,30 +54,23 @@ def compile_program(workload: Workload, *, clock: Callable[[], int]) -> Program:
         lowered_at = clock()
         compiled = lowered.compile()
         compiled_at = clock()
-    donated_bytes = sum(tree_bytes(workload.abstract_arguments[i]) for i in workload.donated)
-    memory = compiled.memory_analysis()
-    resident_bytes = (
-        memory.argument_size_in_bytes
-        + memory.output_size_in_bytes
-        - memory.alias_size_in_bytes
-        + memory.temp_size_in_bytes
-    )
+    reading = read_executable(workload, traced, lowered, compiled, capacity=Capacity())
     return Program(
         call=compiled,
         metrics={
             "compile_ms": Measured((compiled_at - lowered_at) / _NS_PER_MS),
             "trace_ms": Measured((traced_at - started) / _NS_PER_MS),
             "lower_ms": Measured((lowered_at - traced_at) / _NS_PER_MS),
-            "temp_bytes": Measured(memory.temp_size_in_bytes),
-            "output_bytes": Measured(memory.output_size_in_bytes),
-            "undonated_bytes": Measured(max(0, donated_bytes - memory.alias_size_in_bytes)),
-            "stablehlo_lines": Measured(lowered.as_text().count("\n")),
+            **reading.metrics,
         },
-        resident_bytes=resident_bytes,
-        notes=tuple(
-            "XLA could not reuse all donated buffers."
-            for warning in caught[:1]
-            if "donated" in str(warning.message)
+        resident_bytes=reading.resident_bytes,
+        notes=(
+            *(
+                "XLA could not reuse all donated buffers."
+                for warning in caught[:1]
+                if "donated" in str(warning.message)
+            ),
+            *reading.notes,
         ),
     )
 
@@ -89,8 +83,3 @@ def synchronise(tree: Any) -> Any:
 def device_memory_stats() -> dict[str, int]:
     """What the first device tells of its memory; empty where it tells nothing."""
     return jax.devices()[0].memory_stats() or {}
-
-
-def tree_bytes(tree: Any) -> int:
-    """Bytes of all arrays (or abstract arrays) of a tree."""
-    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
