@@ -63,7 +63,8 @@ class Record:
         metrics: By name, of those that are declared in `layerbench.metrics`.
         floor: What a step cannot do without; None when the cell failed before it was known.
         tokens_per_step: Tokens that a step takes in or gives out.
-        interleaved: Whether the layouts of the group were sampled in turn, so that drift cancels.
+        interleaved: Whether all layouts of the group that run were sampled in turn, so that the
+            samples of a round belong together and drift cancels.
         notes: What a reader of the numbers has to know, a sentence each.
         contender: Whether the cell may be called the best of its group.
         started_at: UTC time in ISO 8601.

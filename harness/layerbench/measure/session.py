@@ -176,7 +176,7 @@ def _measure_together(
     sampling_s = (clock() - start_ns) / 1e9 / len(ready)
     for candidate, step_ms in zip(ready, samples, strict=True):
         candidate.busy_s += sampling_s
-        yield _finish(candidate, step_ms, interleaved=len(ready) > 1, group_size=group_size)
+        yield _finish(candidate, step_ms, rivals=group_size - 1, fit=len(together) == group_size)
         candidate.timer = None  # Frees the arguments before the next set allocates its own.
 
 
@@ -199,8 +199,8 @@ def _finish(
     candidate: _Candidate,
     step_ms: Sequence[float],
     *,
-    interleaved: bool,
-    group_size: int,
+    rivals: int,
+    fit: bool,
 ) -> Record:
     cell, workload, timer = candidate.cell, candidate.workload, _timer(candidate)
     # Six digits are more than a clock can tell, and keep the stored files small.
@@ -214,8 +214,8 @@ def _finish(
     except Exception as error:  # noqa: BLE001 - whatever a cell does is that cell's result
         return Record.failure(cell, describe_failure(error), started_at=candidate.started_at)
     notes = list(candidate.notes)
-    if group_size > 1 and not interleaved:
-        notes.append("Sampled alone: the layouts of its group do not fit in memory together.")
+    if not fit:
+        notes.append("Not sampled in turn with all layouts: they do not fit in memory together.")
     return Record(
         cell=cell,
         status=Status.OK,
@@ -226,7 +226,7 @@ def _finish(
         },
         floor=workload.floor,
         tokens_per_step=workload.tokens_per_step,
-        interleaved=interleaved,
+        interleaved=fit and rivals > 0,
         notes=tuple(notes),
         contender=workload.contender,
         started_at=candidate.started_at,

@@ -1,7 +1,9 @@
 """The layouts side by side, as plain data: what the table, its JSON, the plots and the page show.
 
-Two layouts are told apart only on evidence: if the confidence intervals of their medians overlap,
-or one of them has too few samples for an interval, they are tied.
+Two layouts are told apart only on evidence. Samples taken in turn are compared round by round, so
+that what slows the machine down in a round counts for both: the interval of the median ratio must
+not hold 1. Samples taken apart have only their own intervals, which must not overlap. With too few
+samples for an interval layouts are tied.
 """
 
 from __future__ import annotations
@@ -215,12 +217,20 @@ def _group(records: Sequence[Record]) -> Group:
     return Group(cell=records[0].cell.group, rows=tuple(rows))
 
 
-def _interval(record: Record) -> tuple[float, float]:
+def _samples(record: Record) -> tuple[float, ...]:
     measured = record.metrics.get(PRIMARY_TIMED)
-    return median_interval(measured.samples if measured is not None else ())
+    return () if measured is None else measured.samples
+
+
+def _interval(record: Record) -> tuple[float, float]:
+    return median_interval(_samples(record))
 
 
 def _told_apart(faster: Record, slower: Record) -> bool:
+    if faster.interleaved and slower.interleaved:
+        rounds = zip(_samples(faster), _samples(slower), strict=False)
+        ratios = [slow / fast for fast, slow in rounds if fast > 0]
+        return median_interval(ratios)[0] > 1
     return _interval(faster)[1] < _interval(slower)[0]
 
 

@@ -35,14 +35,15 @@ def make_record():
         samples = tuple(
             step_ms * (1 + spread * (index - (count - 1) / 2) / half) for index in range(count)
         )
+        samples = changes.pop("samples", samples)
         compile_ms = changes.pop("compile_ms", 100.0)
+        changes.setdefault("interleaved", True)
         return Record(
             cell=cell,
             status=Status.OK,
             metrics={"step_ms": Measured(step_ms, samples), "compile_ms": Measured(compile_ms)},
             floor=Floor(hbm_bytes=2_000_000, flops=4_000_000),
             tokens_per_step=15,
-            interleaved=True,
             **changes,
         )
 

@@ -26,9 +26,27 @@ def test_the_fastest_is_marked_and_the_others_are_set_against_it(make_record):
     assert [row.ratio for row in group.rows] == [1.5, 1.0]
 
 
-def test_layouts_whose_intervals_overlap_are_tied(make_record):
-    records = [make_record("a", 10.0), make_record("b", 10.05), make_record("c", 11.0)]
+def test_layouts_sampled_apart_are_tied_if_their_intervals_overlap(make_record):
+    steps = {"a": 10.0, "b": 10.05, "c": 11.0}
+    records = [make_record(name, step, interleaved=False) for name, step in steps.items()]
     assert marks(records) == {"a": "tied", "b": "tied", "c": ""}
+
+
+def test_a_drift_that_layouts_share_does_not_hide_which_is_slower(make_record):
+    drift = [10, 14, 9, 22, 11, 10, 17, 12, 9, 13]
+    records = [
+        make_record("a", 11.5, samples=tuple(float(each) for each in drift)),
+        make_record("b", 12.0, samples=tuple(1.05 * each for each in drift)),
+    ]
+    assert marks(records) == {"a": "fastest", "b": ""}
+
+
+def test_layouts_that_take_turns_in_being_faster_are_tied(make_record):
+    records = [
+        make_record("a", 10.0, samples=(10.0,) * 10),
+        make_record("b", 10.1, samples=(9.0, 11.0) * 5),
+    ]
+    assert marks(records) == {"a": "tied", "b": "tied"}
 
 
 @pytest.mark.parametrize("count", [1, 5])
