@@ -146,9 +146,7 @@ def build(
     if mesh is not None:
         platform = platform or mesh.devices.flat[0].platform
         mesh = partitioning.automatic(mesh)
-    return Model(
-        config=config, layout=chosen, dtype=jnp.dtype(dtype), mesh=mesh, platform=platform
-    )
+    return Model(config=config, layout=chosen, dtype=jnp.dtype(dtype), mesh=mesh, platform=platform)
 
 
 def resolve_model(model: str | os.PathLike[str] | ModelConfig) -> ModelConfig:

@@ -194,7 +194,9 @@ class ModelConfig:
                 f"{path} does not exist: give a folder that holds a Hugging Face config.json"
             ) from None
         except OSError as error:
-            raise ConfigError(f"{path} cannot be read ({error.strerror}): make it readable") from None
+            raise ConfigError(
+                f"{path} cannot be read ({error.strerror}): make it readable"
+            ) from None
         except ValueError as error:
             raise ConfigError(f"{path} is not valid JSON ({error}): correct it") from None
         if not isinstance(settings, dict):

@@ -242,7 +242,9 @@ class Model:
     def _abstract(self) -> tuple[nnx.GraphDef[Any], Params]:
         # A key of its own: tracing must not depend on the caller's random implementation.
         graphdef, params = nnx.split(nnx.eval_shape(lambda: self._create(jax.random.key(0))))
-        return graphdef, params if self.mesh is None else _with(params, self._param_shardings(params))
+        return graphdef, params if self.mesh is None else _with(
+            params, self._param_shardings(params)
+        )
 
     @cached_property
     def _abstract_decode(self) -> tuple[nnx.GraphDef[Any], Params]:
@@ -252,7 +254,9 @@ class Model:
             return model
 
         graphdef, params = nnx.split(nnx.eval_shape(prepared))
-        return graphdef, params if self.mesh is None else _with(params, self._param_shardings(params))
+        return graphdef, params if self.mesh is None else _with(
+            params, self._param_shardings(params)
+        )
 
     def _merge(
         self, form: tuple[nnx.GraphDef[Any], Params], params: Params, expected: str

@@ -57,7 +57,9 @@ def sequence_starts(prompt_slots: int, lengths_b: jax.Array) -> jax.Array:
     return jnp.asarray(prompt_slots, jnp.int32) - jnp.asarray(lengths_b, jnp.int32)
 
 
-def left_pad(prompts: Sequence[Sequence[int]], *, slots: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+def left_pad(
+    prompts: Sequence[Sequence[int]], *, slots: int | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """Pads prompts on the left to one width.
 
     Args:
@@ -75,7 +77,9 @@ def left_pad(prompts: Sequence[Sequence[int]], *, slots: int | None = None) -> t
     if not len(prompts) or width < 1:
         raise ModelError("there is no prompt to pad: give at least one token")
     if lengths.max() > width:
-        raise ModelError(f"a prompt of {lengths.max()} tokens does not fit: give slots >= {lengths.max()}")
+        raise ModelError(
+            f"a prompt of {lengths.max()} tokens does not fit: give slots >= {lengths.max()}"
+        )
     tokens = np.zeros((len(prompts), width), np.int32)
     for row, prompt in enumerate(prompts):
         tokens[row, width - len(prompt) :] = prompt

@@ -10,6 +10,7 @@ import math
 
 import numpy as np
 from flax import nnx
+
 from layerbench_models import convert_params
 
 

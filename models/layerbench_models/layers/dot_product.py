@@ -90,7 +90,11 @@ def causal_attention(
     causal = slots[None, :, None] >= slots[None, None, :]
     valid = slots[None, None, :] >= starts_b[:, None, None]
     return _masked_attention(
-        q_bthh, k_btkh, v_btkh, causal & valid, dataclasses.replace(form, order=CacheOrder.TOKEN_MAJOR)
+        q_bthh,
+        k_btkh,
+        v_btkh,
+        causal & valid,
+        dataclasses.replace(form, order=CacheOrder.TOKEN_MAJOR),
     )
 
 
@@ -139,9 +143,9 @@ def _masked_attention(
         )
         kv_heads = heads
     q_btkgh = q_bthh.reshape(b, t, kv_heads, heads // kv_heads, h)
-    scores = jnp.einsum(
-        f"btkgh,{kv}->bkgts", q_btkgh, keys, preferred_element_type=jnp.float32
-    ) * (1 / math.sqrt(h))
+    scores = jnp.einsum(f"btkgh,{kv}->bkgts", q_btkgh, keys, preferred_element_type=jnp.float32) * (
+        1 / math.sqrt(h)
+    )
     scores = jnp.where(mask_bts[:, None, None], scores, MASKED_SCORE)
     weights = jax.nn.softmax(scores, axis=-1).astype(values.dtype)
     context_btkgh = jnp.einsum(f"bkgts,{kv}->btkgh", weights, values)
@@ -155,9 +159,9 @@ def _keys_first_attention(
     kv = order.axes
     kv_heads = keys.shape[kv.index("k")]
     q_bkgh = q_b1hh.reshape(b, kv_heads, heads // kv_heads, h)
-    scores = jnp.einsum(
-        f"{kv},bkgh->bksg", keys, q_bkgh, preferred_element_type=jnp.float32
-    ) * (1 / math.sqrt(h))
+    scores = jnp.einsum(f"{kv},bkgh->bksg", keys, q_bkgh, preferred_element_type=jnp.float32) * (
+        1 / math.sqrt(h)
+    )
     scores = jnp.where(mask_bs[:, None, :, None], scores, MASKED_SCORE)
     weights = jax.nn.softmax(scores, axis=2).astype(values.dtype)
     return jnp.einsum(f"bksg,{kv}->bkgh", weights, values).reshape(b, 1, heads, h)

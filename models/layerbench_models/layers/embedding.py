@@ -25,9 +25,7 @@ class Embedding(nnx.Module):
 
     def logits(self, x: jax.Array) -> jax.Array:
         """Scores hidden states (..., D) against every token, float32 (..., V)."""
-        return jnp.einsum(
-            "...d,vd->...v", x, self.table[...], preferred_element_type=jnp.float32
-        )
+        return jnp.einsum("...d,vd->...v", x, self.table[...], preferred_element_type=jnp.float32)
 
 
 class OutputHead(nnx.Module):
@@ -40,6 +38,4 @@ class OutputHead(nnx.Module):
 
     def logits(self, x: jax.Array) -> jax.Array:
         """Scores hidden states (..., D) against every token, float32 (..., V)."""
-        return jnp.einsum(
-            "...d,dv->...v", x, self.kernel[...], preferred_element_type=jnp.float32
-        )
+        return jnp.einsum("...d,dv->...v", x, self.kernel[...], preferred_element_type=jnp.float32)

@@ -96,9 +96,11 @@ class PromptEmitted:
         """Writes each layer's prompt into its array."""
         del carry
         count = len(self._cache.keys)
-        fresh = emitted if isinstance(emitted, list) else [
-            jax.tree.map(lambda x, i=i: x[i], emitted) for i in range(count)
-        ]
+        fresh = (
+            emitted
+            if isinstance(emitted, list)
+            else [jax.tree.map(lambda x, i=i: x[i], emitted) for i in range(count)]
+        )
         order = self._form.order
         return KVCache(
             keys=tuple(
@@ -194,9 +196,7 @@ class TokenInCarry:
             # Written before it is read: the other order makes compilers keep two caches.
             keys = write_tokens(carry.keys, k, slot, order, layer=index)
             values = write_tokens(carry.values, v, slot, order, layer=index)
-            context = cached_attention(
-                q, keys[index], values[index], self._positions, self._form
-            )
+            context = cached_attention(q, keys[index], values[index], self._positions, self._form)
             return context, KVCache(keys=keys, values=values)
 
         return attend

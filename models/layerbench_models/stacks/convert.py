@@ -84,4 +84,3 @@ def convert_cache(cache: KVCache, from_layout: str | Layout, to_layout: str | La
         return jnp.stack(layers) if target.cache.is_stacked else tuple(layers)
 
     return KVCache(keys=convert(cache.keys), values=convert(cache.values))
-

@@ -31,9 +31,7 @@ def create_stack(
     return _CREATORS[layout.creation](config, layout, key, dtype)
 
 
-def _by_loop(
-    config: ModelConfig, layout: Layout, key: jax.Array, dtype: jnp.dtype
-) -> DecoderStack:
+def _by_loop(config: ModelConfig, layout: Layout, key: jax.Array, dtype: jnp.dtype) -> DecoderStack:
     layers = [
         DecoderLayer(config, key=jax.random.fold_in(key, index), dtype=dtype)
         for index in range(config.num_layers)
@@ -41,9 +39,7 @@ def _by_loop(
     return UnrolledDecoderLayers(layers, layout)
 
 
-def _by_vmap(
-    config: ModelConfig, layout: Layout, key: jax.Array, dtype: jnp.dtype
-) -> DecoderStack:
+def _by_vmap(config: ModelConfig, layout: Layout, key: jax.Array, dtype: jnp.dtype) -> DecoderStack:
     keys = jax.vmap(lambda index: jax.random.fold_in(key, index))(jnp.arange(config.num_layers))
     # The new axis is named, with no mesh axis, so that each parameter's metadata gains an entry
     # with the axis; without it the recorded mesh axes are off by one.
@@ -56,6 +52,7 @@ def _by_vmap(
     return family(create(keys), config.num_layers, layout)
 
 
-_CREATORS: dict[
-    Creation, Callable[[ModelConfig, Layout, jax.Array, jnp.dtype], DecoderStack]
-] = {Creation.LOOP: _by_loop, Creation.VMAP: _by_vmap}
+_CREATORS: dict[Creation, Callable[[ModelConfig, Layout, jax.Array, jnp.dtype], DecoderStack]] = {
+    Creation.LOOP: _by_loop,
+    Creation.VMAP: _by_vmap,
+}

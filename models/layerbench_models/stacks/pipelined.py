@@ -141,8 +141,6 @@ class PipelinedDecoderLayers(StackedDecoderLayers):
         return leaving[stages - 1 :].reshape(x_btd.shape), cache
 
 
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Stage:
     """What one stage works on in one tick.
@@ -174,9 +172,7 @@ class _Stage:
             start: list[Any] = [self.first_row, 0, 0, 0]
             start[order.token_axis] = slot
             indices = [jnp.asarray(index, jnp.int32) for index in start]
-            old = order.arrange(
-                lax.dynamic_slice(buffer, indices, order.arrange(fresh).shape)
-            )
+            old = order.arrange(lax.dynamic_slice(buffer, indices, order.arrange(fresh).shape))
             fresh = jnp.where(self.live, fresh, old)
             return write_tokens(buffer, fresh, slot, order, row=self.first_row)
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 import hypothesis
 import jax
+import jax.numpy as jnp
 import pytest
 from hypothesis import strategies as st
-from layerbench_models import LAYOUTS, CacheOrder, GroupedQuery, Remat, build
-from layerbench_models.errors import LayoutError
-from layerbench_models.stacks import cache_flow, pipelined
 
-PRIME = dict(enumerate((2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43)))
+from layerbench_models import LAYOUTS, CacheOrder, GroupedQuery, Remat, build
+from layerbench_models.stacks import cache_flow, pipelined
 
 
 @st.composite
@@ -43,21 +43,117 @@ def cases(draw):
     return sizes, slots, lengths, fields
 
 
-@pytest.mark.parametrize("name", LAYOUTS)
-@hypothesis.given(case=cases())
-@hypothesis.settings(
-    max_examples=5,
-    deadline=None,
-    derandomize=True,
-    phases=[hypothesis.Phase.explicit, hypothesis.Phase.generate],
-    suppress_health_check=list(hypothesis.HealthCheck),
-)
-def test_a_layout_gives_the_logits_caches_gradients_and_tokens_of_unrolled(name, case, parity):
+def check(name, case, parity):
     sizes, slots, lengths, fields = case
     config = parity.config(**sizes)
-    unrolled = build(config, "unrolled")
     model = build(config, dataclasses.replace(LAYOUTS[name], **fields))
     tokens, lengths = parity.batch(config, lengths, slots=slots)
-    expected = parity.run(unrolled, parity.random_params(unrolled), tokens, lengths)
-    actual = parity.run(model, parity.random_params(model), tokens, lengths)
-    parity.assert_same(actual, expected)
+    params = parity.random_params(config)
+    expected = parity.run(build(config, "unrolled"), params, tokens, lengths)
+    parity.assert_same(parity.run(model, params, tokens, lengths), expected)
+
+
+def settings(examples):
+    return hypothesis.settings(
+        max_examples=examples,
+        deadline=None,
+        derandomize=True,
+        # A failing case is small already, and each try at a smaller one compiles for seconds.
+        phases=[hypothesis.Phase.generate],
+        suppress_health_check=list(hypothesis.HealthCheck),
+    )
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+@hypothesis.given(case=cases())
+@settings(2)
+def test_a_layout_gives_the_logits_caches_gradients_and_tokens_of_unrolled(name, case, parity):
+    check(name, case, parity)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LAYOUTS)
+@hypothesis.given(case=cases())
+@settings(40)
+def test_a_layout_gives_them_on_many_more_sizes(name, case, parity):
+    check(name, case, parity)
+
+
+@pytest.fixture(scope="module")
+def by_unrolled(parity):
+    """What `unrolled` gives for a number of layers; computed once."""
+
+    @functools.cache
+    def outcome(layers):
+        config = parity.config(num_layers=layers)
+        tokens, lengths = parity.batch(config, [5, 2, 7, 1, 3, 4])
+        params = parity.random_params(config)
+        with jax.default_matmul_precision("highest"):
+            expected = parity.run(build(config, "unrolled"), params, tokens, lengths)
+        return config, params, tokens, lengths, expected
+
+    return outcome
+
+
+# (layout, fields, layers): what the drawn cases need not reach. The batch is 6.
+CORNERS = [
+    ("unrolled", {"cache_order": CacheOrder.HEAD_MAJOR, "remat": Remat.FULL}, 4),
+    ("unrolled", {"grouped_query": GroupedQuery.REPEATED}, 4),
+    ("stacked-scan", {"cache_order": CacheOrder.TOKEN_MAJOR, "remat": Remat.FULL}, 4),
+    ("stacked-scan", {"grouped_query": GroupedQuery.REPEATED}, 1),
+    ("stacked", {"cache_order": CacheOrder.HEAD_MAJOR, "remat": Remat.FULL}, 4),
+    ("vmap", {"microbatches": 1}, 4),
+    ("vmap", {"microbatches": 6, "remat": Remat.FULL}, 4),
+    ("vmap", {"microbatches": 3, "cache_order": CacheOrder.HEAD_MAJOR}, 4),
+    ("vmap", {"grouped_query": GroupedQuery.REPEATED}, 1),
+]
+
+
+@pytest.mark.parametrize(("name", "fields", "layers"), CORNERS)
+def test_every_field_of_a_layout_leaves_the_numbers_alone(
+    name, fields, layers, parity, by_unrolled
+):
+    config, params, tokens, lengths, expected = by_unrolled(layers)
+    model = build(config, dataclasses.replace(LAYOUTS[name], **fields))
+    parity.assert_same(parity.run(model, params, tokens, lengths), expected)
+
+
+def drift_in_stages(monkeypatch):
+    monkeypatch.setattr(
+        pipelined._Stage,
+        "rows",
+        lambda self, cache, count: jax.tree.map(lambda a: a[:count], cache),
+    )
+
+
+def drift_in_one_layer(monkeypatch):
+    right = cache_flow.TokenInCarry.attend
+
+    def attend(self, carry, item, index):
+        return right(self, carry, item, jnp.maximum(index, 1))
+
+    monkeypatch.setattr(cache_flow.TokenInCarry, "attend", attend)
+
+
+def drift_by_one_slot(monkeypatch):
+    right = cache_flow.TokenInList.__init__
+
+    def init(self, cache, positions, form):
+        right(self, cache, dataclasses.replace(positions, starts=positions.starts + 1), form)
+
+    monkeypatch.setattr(cache_flow.TokenInList, "__init__", init)
+
+
+@pytest.mark.parametrize(
+    ("name", "drift"),
+    [
+        ("vmap", drift_in_stages),
+        ("stacked-scan", drift_in_one_layer),
+        ("stacked", drift_by_one_slot),
+    ],
+)
+def test_a_layout_that_drifts_is_caught(name, drift, parity, by_unrolled, monkeypatch):
+    config, params, tokens, lengths, expected = by_unrolled(4)
+    drift(monkeypatch)
+    with pytest.raises(AssertionError):
+        parity.assert_same(parity.run(build(config, name), params, tokens, lengths), expected)

@@ -1,0 +1,59 @@
+"""Parameters and caches survive every conversion bit for bit, metadata and all."""
+
+from __future__ import annotations
+
+import itertools
+
+import jax
+import numpy as np
+import pytest
+
+from layerbench_models import LAYOUTS, build, convert_cache, convert_params
+from layerbench_models.cache import KVCache
+
+PAIRS = list(itertools.permutations(LAYOUTS, 2))
+
+
+def assert_identical(actual, expected):
+    # The structure holds the metadata of every parameter, its mesh axes among them.
+    assert jax.tree.structure(actual) == jax.tree.structure(expected)
+    jax.tree.map(np.testing.assert_array_equal, actual, expected)
+
+
+@pytest.fixture(scope="module")
+def params():
+    """The parameters that each layout creates itself, from one key."""
+    key = jax.random.key(7)
+    return {name: jax.jit(build("llama3-tiny", name, num_layers=3).init)(key) for name in LAYOUTS}
+
+
+@pytest.mark.parametrize(("source", "target"), PAIRS)
+def test_parameters_convert_into_those_that_the_other_layout_creates(source, target, params):
+    assert_identical(convert_params(params[source], source, target), params[target])
+
+
+def test_parameters_created_without_jit_are_the_same_bits(params):
+    for name in ("unrolled", "stacked-scan"):
+        assert_identical(
+            build("llama3-tiny", name, num_layers=3).init(jax.random.key(7)), params[name]
+        )
+
+
+def test_layers_differ_from_each_other(params):
+    q = params["stacked-scan"]["stack"]["layers"]["attention"]["q"].get_value()
+    assert not np.array_equal(q[0], q[1])
+
+
+@pytest.mark.parametrize(("source", "target"), PAIRS)
+def test_caches_convert_and_come_back(source, target):
+    model = build("qwen3-tiny", source, num_layers=3)
+    rng = np.random.default_rng(0)
+    cache = jax.tree.map(
+        lambda a: rng.standard_normal(a.shape).astype(np.float32), model.abstract_cache(5, 7)
+    )
+    there = convert_cache(cache, source, target)
+    expected = build("qwen3-tiny", target, num_layers=3).abstract_cache(5, 7)
+    assert jax.tree.structure(there) == jax.tree.structure(expected)
+    assert jax.tree.map(np.shape, there) == jax.tree.map(np.shape, expected)
+    assert_identical(convert_cache(there, target, source), cache)
+    assert isinstance(there, KVCache)
