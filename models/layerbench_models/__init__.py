@@ -26,6 +26,12 @@ import jax.numpy as jnp
 
 from layerbench_models import partitioning
 from layerbench_models.cache import CacheOrder, KVCache
+from layerbench_models.checkpoint import (
+    CheckpointError,
+    holds_weights,
+    load_safetensors,
+    save_safetensors,
+)
 from layerbench_models.config import Architecture, ModelConfig, RopeScaling
 from layerbench_models.errors import (
     BackendError,
@@ -70,6 +76,7 @@ __all__ = [
     "BackendError",
     "CacheForm",
     "CacheOrder",
+    "CheckpointError",
     "ConfigError",
     "Creation",
     "DecodeWeights",
@@ -91,11 +98,14 @@ __all__ = [
     "build",
     "convert_cache",
     "convert_params",
+    "holds_weights",
     "left_pad",
+    "load_safetensors",
     "phase",
     "preset",
     "resolve_layout",
     "resolve_model",
+    "save_safetensors",
 ]
 
 DTYPES = ("float32", "bfloat16", "float16")
