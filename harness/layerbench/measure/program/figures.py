@@ -160,8 +160,8 @@ def _step(weight: Weight, *, with_turns: bool) -> int:
 
 
 def _first_axis(movement: Movement, write: Write) -> int:
-    array = movement.traffic.instruction.shape.leaves[write.leaf]
-    return array.dims[0] if array.dims else 1
+    dims = movement.traffic.instruction.shape.leaves[write.leaf].dims
+    return dims[0] if dims else 1
 
 
 def _role_of_operand(movement: Movement, number: int) -> str | None:

@@ -11,11 +11,18 @@ import math
 import re
 
 from layerbench.measure.program.errors import ProgramError
-from layerbench.measure.program.hlo import Computation, Instruction, Module, split_attributes
+from layerbench.measure.program.hlo import (
+    Computation,
+    Instruction,
+    Module,
+    parse_integer,
+    split_attributes,
+)
 from layerbench.measure.program.loops import find_loops
 from layerbench.measure.program.weights import ZERO, Weight, callees_first, weigh
 
 _LABELS = re.compile(r"(\w+)_(\w+)->(\w+)")
+_MAX_WINDOW = 1 << 20  # of one axis: beyond, the text is not a program's
 
 
 def product_flops(module: Module, *, with_turns: bool = False) -> Weight:
@@ -71,6 +78,10 @@ def convolution_flops(computation: Computation, convolution: Instruction) -> int
         for label, array in zip(labels.groups(), (image, kernel, output), strict=True)
     ):
         raise ProgramError(f"the labels of {convolution.name} do not fit its operands")
+    if any(part not in labels[1] or part not in labels[3] for part in labels[2] if part.isdigit()):
+        raise ProgramError(f"the labels of {convolution.name} do not fit each other")
+    if "i" not in labels[2] or "f" not in labels[3] or "b" not in labels[1]:
+        raise ProgramError(f"the labels of {convolution.name} name no feature")
     window = _window(convolution, labels[2])
     valid = 1
     for position, axis in enumerate(sorted(part for part in labels[2] if part.isdigit())):
@@ -80,7 +91,8 @@ def convolution_flops(computation: Computation, convolution: Instruction) -> int
             window,
             position,
         )
-    batch_groups = int(convolution.attribute("batch_group_count") or 1)
+    groups = convolution.attribute("batch_group_count") or "1"
+    batch_groups = max(1, parse_integer(groups, f"batch_group_count of {convolution.name}"))
     return (
         2
         * kernel.dims[labels[2].index("i")]
@@ -95,35 +107,38 @@ def _window(convolution: Instruction, kernel_labels: str) -> dict[str, list[str]
     rank = sum(part.isdigit() for part in kernel_labels)
     defaults = {"size": "1", "stride": "1", "pad": "0_0", "lhs_dilate": "1", "rhs_dilate": "1"}
     written = split_attributes(text.replace(" ", ", "))
-    return {
+    sizes = {
         key: written[key].split("x") if key in written else [default] * rank
         for key, default in defaults.items()
     }
+    if any(len(each) < rank for each in sizes.values()):
+        raise ProgramError(f"the window of {convolution.name} has too few axes")
+    return sizes
 
 
 def _valid_positions(image: int, output: int, window: dict[str, list[str]], position: int) -> int:
     """Pairs of an output and a window position that meet the image and not its padding."""
 
     def number(key: str) -> int:
-        return int(window[key][position].split("_")[0])
+        return parse_integer(window[key][position].split("_")[0], f"{key} of a window")
 
     size, stride, pad = number("size"), number("stride"), number("pad")
     image_step, kernel_step = number("lhs_dilate"), number("rhs_dilate")
-    if size == 1 and stride == 1 and pad == 0 and image_step == 1:
-        return min(output, image)
+    if not 0 <= size <= _MAX_WINDOW or stride < 1 or image_step < 1:
+        raise ProgramError(f"a window has size {size}, stride {stride} and dilation {image_step}")
+    common = math.gcd(stride, image_step)
+    period = image_step // common
     found = 0
-    extent = (image - 1) * image_step + 1
     for tap in range(size):
         shift = tap * kernel_step - pad
-        if image_step == 1:
-            first = max(0, -(shift // stride))
-            last = min(output - 1, (extent - 1 - shift) // stride)
-            found += max(0, last - first + 1)
-        else:
-            found += sum(
-                0 <= at * stride + shift < extent and (at * stride + shift) % image_step == 0
-                for at in range(min(output, 1 << 20))
-            )
+        if shift % common:
+            continue
+        # Outputs between these two meet the image or the gaps of a dilated one; every `period`th
+        # of them, from the `phase`th on, meets the image.
+        first = max(0, -(shift // stride))
+        last = min(output - 1, ((image - 1) * image_step - shift) // stride)
+        phase = -(shift // common) * pow(stride // common, -1, period) % period
+        found += max(0, (last - phase) // period - (first - 1 - phase) // period)
     return found
 
 
