@@ -218,7 +218,7 @@ def train_step(subject: Subject) -> Workload:
     cell, model = subject.cell, subject.model
     inputs = (subject.tokens(cell.batch, cell.seq), np.full(cell.batch, cell.seq, np.int32))
     params = model.abstract_params()
-    optimizer = jax.eval_shape(model.init_optimizer, params)
+    optimizer = model.abstract_optimizer()
 
     def make_arguments() -> tuple[Any, ...]:
         oracle_loss(cell.group)

@@ -53,7 +53,7 @@ class Model:
 
     def init(self, key: jax.Array) -> Params:
         """Returns new parameters; the same numbers in every layout for one key."""
-        return self._place_params(nnx.split(self._create(key))[1])
+        return self._place(nnx.split(self._create(key))[1])
 
     def abstract_params(self) -> Params:
         """Returns the parameters' shapes and types (and shardings), allocating nothing."""
@@ -75,10 +75,7 @@ class Model:
 
     def init_cache(self, batch: int, capacity: int) -> KVCache:
         """Returns an empty cache for `batch` sequences of up to `capacity` tokens."""
-        cache = self._empty_cache(batch, capacity)
-        if self.mesh is None:
-            return cache
-        return lax.with_sharding_constraint(cache, self._cache_shardings(cache))
+        return self._place_cache(self._empty_cache(batch, capacity))
 
     def abstract_cache(self, batch: int, capacity: int) -> KVCache:
         """Returns the cache's shapes and types (and shardings), allocating nothing."""
@@ -86,8 +83,13 @@ class Model:
         return cache if self.mesh is None else _with(cache, self._cache_shardings(cache))
 
     def init_optimizer(self, params: Params) -> OptimizerState:
-        """Returns AdamW's state for the parameters."""
-        return default_optimizer().init(params)
+        """Returns AdamW's state for the parameters, its moments sharded as they are."""
+        return self._place(default_optimizer().init(params))
+
+    def abstract_optimizer(self) -> OptimizerState:
+        """Returns the state's shapes and types (and shardings), allocating nothing."""
+        state = jax.eval_shape(default_optimizer().init, self.abstract_params())
+        return state if self.mesh is None else _with(state, self._shardings(state))
 
     def partition_specs(self) -> Params:
         """Returns the parameters' tree with a PartitionSpec in the place of each array."""
@@ -141,7 +143,8 @@ class Model:
         """
         loss, gradients = jax.value_and_grad(self.loss)(params, tokens_bt, lengths_b)
         updates, opt_state = default_optimizer().update(gradients, opt_state, params)
-        return loss, optax.apply_updates(params, updates), opt_state
+        params = self._place(optax.apply_updates(params, updates))
+        return loss, params, self._place(opt_state)
 
     def prefill(
         self, params: Params, cache: KVCache, tokens_bt: jax.Array, lengths_b: jax.Array
@@ -159,7 +162,8 @@ class Model:
             0 to T-1 filled.
         """
         model = self._merge(self._abstract, params, "prefill takes those of init")
-        return model.prefill(cache, tokens_bt, lengths_b)
+        logits, cache = model.prefill(cache, tokens_bt, lengths_b)
+        return logits, self._place_cache(cache)
 
     def decode_step(
         self, params: Params, cache: KVCache, tokens_b: jax.Array, positions: Positions
@@ -181,7 +185,8 @@ class Model:
         model = self._merge(
             self._abstract_decode, params, "decode_step takes those of prepare_decode"
         )
-        return model.decode_step(cache, tokens_b, positions)
+        logits, cache = model.decode_step(cache, tokens_b, positions)
+        return logits, self._place_cache(cache)
 
     def generate(
         self,
@@ -214,7 +219,7 @@ class Model:
         model = self._merge(self._abstract_decode, params, "generate takes those of init")
         buffer = cache.keys if self.layout.cache.is_stacked else cache.keys[0]
         axis = self.layout.cache_order.token_axis + (1 if self.layout.cache.is_stacked else 0)
-        return generate_greedily(
+        generated, cache = generate_greedily(
             model.decode_step,
             cache,
             tokens_b,
@@ -224,6 +229,7 @@ class Model:
             max_new_tokens=max_new_tokens,
             capacity=buffer.shape[axis],
         )
+        return generated, self._place_cache(cache)
 
     def _create(self, key: jax.Array) -> CausalLM:
         return CausalLM(self.config, self.layout, key=key, dtype=self.dtype)
@@ -242,9 +248,7 @@ class Model:
     def _abstract(self) -> tuple[nnx.GraphDef[Any], Params]:
         # A key of its own: tracing must not depend on the caller's random implementation.
         graphdef, params = nnx.split(nnx.eval_shape(lambda: self._create(jax.random.key(0))))
-        return graphdef, params if self.mesh is None else _with(
-            params, self._param_shardings(params)
-        )
+        return graphdef, params if self.mesh is None else _with(params, self._shardings(params))
 
     @cached_property
     def _abstract_decode(self) -> tuple[nnx.GraphDef[Any], Params]:
@@ -254,9 +258,7 @@ class Model:
             return model
 
         graphdef, params = nnx.split(nnx.eval_shape(prepared))
-        return graphdef, params if self.mesh is None else _with(
-            params, self._param_shardings(params)
-        )
+        return graphdef, params if self.mesh is None else _with(params, self._shardings(params))
 
     def _merge(
         self, form: tuple[nnx.GraphDef[Any], Params], params: Params, expected: str
@@ -288,18 +290,25 @@ class Model:
                 f"is {platform}: use a layout with attention 'xla'"
             )
 
-    def _param_shardings(self, params: Params) -> Params:
+    def _shardings(self, tree: Any) -> Any:
+        """How the mesh splits parameters, or a tree that holds parameters and other arrays."""
         assert self.mesh is not None
-        return partitioning.tree_shardings(self.mesh, partitioning.param_specs(params), params)
+        return partitioning.tree_shardings(self.mesh, partitioning.param_specs(tree), tree)
 
     def _cache_shardings(self, cache: KVCache) -> KVCache:
         assert self.mesh is not None
         return partitioning.tree_shardings(self.mesh, self.cache_partition_specs(), cache)
 
-    def _place_params(self, params: Params) -> Params:
+    # What a program returns is placed as what it takes, or a caller could not hand it on.
+    def _place(self, tree: Any) -> Any:
         if self.mesh is None:
-            return params
-        return lax.with_sharding_constraint(params, self._param_shardings(params))
+            return tree
+        return lax.with_sharding_constraint(tree, self._shardings(tree))
+
+    def _place_cache(self, cache: KVCache) -> KVCache:
+        if self.mesh is None:
+            return cache
+        return lax.with_sharding_constraint(cache, self._cache_shardings(cache))
 
 
 def _with(abstract: Any, shardings: Any) -> Any:
