@@ -36,6 +36,8 @@ LANES = {
     "3.12": Lane("constraints/py312-jax0.12.txt", jax="jax==0.12.*"),  # and any newer Python
 }
 
+PARITY = "constraints/parity-py311.txt"  # besides its lane
+
 
 def lane_of(session: nox.Session) -> Lane:
     """The lane of the session's interpreter."""
@@ -115,6 +117,20 @@ def speed(session: nox.Session) -> None:
     install(session, "-e", "harness[asv,jax]", "-e", "models")
     for script in session.posargs or ["suites", "step_against_loop", "decode_depth"]:
         session.run("python", f"tools/speed/{script}.py")
+
+
+@nox.session(python="3.11")  # PyTorch's build for CPUs is pinned for this lane
+def parity(session: nox.Session) -> None:
+    """Hold the models to transformers, on checkpoints that it writes and reads (200 MB of PyTorch)."""
+    install(session, "-r", PARITY, "-e", "models", *group("tests"))
+    session.run("pytest", *(session.posargs or ["tests/parity"]))
+
+
+@nox.session
+def checkpoints(session: nox.Session) -> None:
+    """Make the numbers of docs/checkpoints.md anew, in a scratch folder; `--help` says what it takes."""
+    install(session, "-e", "models")
+    session.run("python", "benchmarks/checkpoints/load.py", *session.posargs)
 
 
 @nox.session(name="tests-newest-jax", python="3.12")
