@@ -30,20 +30,34 @@ def run_once(workload):
     return jax.jit(workload.function)(*arguments)
 
 
+def answer_twice(workload):
+    """Compiles as the harness does and checks two calls, the second on threaded state."""
+    jitted = jax.jit(workload.function, donate_argnums=workload.donated)
+    program = jitted.lower(*workload.abstract_arguments).compile()
+    arguments = workload.make_arguments()
+    for calls in range(2):
+        outputs = program(*arguments)
+        workload.check(outputs, calls)
+        arguments = workload.thread(outputs, arguments)
+
+
 @pytest.mark.parametrize("phase", PHASES)
 def test_every_layout_answers_right_in_every_phase(suite, phase):
-    group = [cell(layout, phase) for layout in suite.layouts]
-    records = list(measure_group(group, suite, PLAN))
-    assert [(record.cell.layout, record.reason) for record in records] == [
-        (layout, "") for layout in suite.layouts
-    ]
+    for layout in suite.layouts:
+        answer_twice(suite.build(cell(layout, phase)))
 
 
 @pytest.mark.parametrize("phase", PHASES)
 def test_a_mesh_of_devices_answers_right(suite, phase):
-    spread = cell(phase=phase, mesh="fsdp:2,tp:2")
-    (record,) = measure_group([spread], suite, PLAN)
-    assert (record.status, record.reason) == (Status.OK, "")
+    answer_twice(suite.build(cell(phase=phase, mesh="fsdp:2,tp:2")))
+
+
+def test_a_group_is_measured_whole(suite):
+    group = [cell(layout, "prefill") for layout in suite.layouts]
+    records = list(measure_group(group, suite, PLAN))
+    assert [(record.cell, record.status) for record in records] == [
+        (each, Status.OK) for each in group
+    ]
 
 
 @pytest.mark.parametrize("phase", PHASES)
