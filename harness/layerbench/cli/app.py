@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, cast
 import typer
 
 import layerbench
-from layerbench.cli import compare, merge
+from layerbench.cli import compare, merge, show
 from layerbench.cli.measuring import Invocation
 from layerbench.cli.saying import say
 from layerbench.errors import LayerbenchError, UsageError
@@ -40,6 +40,7 @@ app = typer.Typer(
 )
 compare.register(app)
 merge.register(app)
+show.register(app)
 
 
 def _show_version(*, on: bool) -> None:

@@ -28,6 +28,8 @@ class Movement:
         operand_bytes: Of all operands, wherever they lie.
         read_roles: For each read, the role of the buffer; None for one that is not watched.
         write_roles: The same for each write.
+        read_data: For each read, the role of the buffer whose data it is, also where that was cut
+            out of it before.
     """
 
     traffic: Traffic
@@ -36,6 +38,7 @@ class Movement:
     operand_bytes: int
     read_roles: tuple[str | None, ...]
     write_roles: tuple[str | None, ...]
+    read_data: tuple[str | None, ...]
 
     def writes_to(self, role: str) -> Iterator[Write]:
         """The writes to main memory that go to buffers of a role."""
@@ -118,6 +121,10 @@ def analyse(
             ),
             write_roles=tuple(
                 buffers.role(name, each.instruction.name, write.leaf) for write in each.writes
+            ),
+            read_data=tuple(
+                buffers.data_role(name, each.instruction.operands[read.operand])
+                for read in each.reads
             ),
         )
         for name in running

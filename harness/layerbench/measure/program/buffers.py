@@ -2,7 +2,7 @@
 
 Two values are one buffer where the program hands it on: through tuples, loops, calls, copies,
 changes of layout or type, updates in place, and where a result takes over an argument's memory.
-A slice is another buffer. Nothing is guessed from sizes, unless the watched arguments themselves
+A slice is another buffer, with data of the first. Nothing is guessed from sizes, unless the watched arguments themselves
 could not be found in the program; the caller then says so.
 """
 
@@ -59,6 +59,8 @@ class BufferMap:
         self._parents: list[int] = []
         self._arrays: list[Array] = []
         self._roles: dict[int, str] = {}
+        self._cuts: list[tuple[int, int]] = []
+        self._data_roles: dict[int, str] = {}
         self._shape_roles: dict[tuple[str, tuple[int, ...]], str] = {}
         for name in names:
             for instruction in module.computation(name).instructions:
@@ -86,7 +88,29 @@ class BufferMap:
                 by_shape.append(buffers.role)
                 for array in buffers.arrays:
                     self._shape_roles.setdefault(array, buffers.role)
+        self._follow_cuts()
         return tuple(by_shape)
+
+    def _follow_cuts(self) -> None:
+        """What is cut out of a watched buffer, or out of such a part, holds its data."""
+        cuts: dict[int, list[int]] = {}
+        for source, part in self._cuts:
+            cuts.setdefault(self._find(source), []).append(self._find(part))
+        waiting = list(self._roles.items())
+        while waiting:
+            source, role = waiting.pop()
+            for part in cuts.get(source, ()):
+                if part not in self._data_roles and part not in self._roles:
+                    self._data_roles[part] = role
+                    waiting.append((part, role))
+
+    def data_role(self, computation: str, instruction: str, leaf: int = 0) -> str | None:
+        """The role of the buffer whose data an array holds: the array's own, or of its source."""
+        own = self.role(computation, instruction, leaf)
+        first = self._first.get((computation, instruction))
+        if own is not None or first is None or first + leaf >= len(self._arrays):
+            return own
+        return self._data_roles.get(self._find(first + leaf))
 
     def role(self, computation: str, instruction: str, leaf: int = 0) -> str | None:
         """The role of one array of an instruction's value."""
@@ -146,12 +170,19 @@ class BufferMap:
             case "fusion":
                 shape, offset = result_offset(instruction)
                 for leaf, result in enumerate(self._reader.results_of(instruction)):
+                    here_leaf = here + offset + leaf
+                    for moved in result.moved:
+                        if moved < len(operands):
+                            source = self._node(computation, operands[moved])
+                            self._cuts.append((source, here_leaf))
                     whole = result.moved if not result.is_slice else ()
                     for number in (result.in_place, *whole):
                         if number is not None and number < len(operands):
-                            self._join_one(
-                                here + offset + leaf, self._node(computation, operands[number])
-                            )
+                            self._join_one(here_leaf, self._node(computation, operands[number]))
+            case "slice" | "dynamic-slice" | "concatenate":
+                for operand in operands[:1] if opcode != "concatenate" else operands:
+                    _, offset = result_offset(instruction)
+                    self._cuts.append((self._node(computation, operand), here + offset))
             case _ if opcode in _SAME_BUFFER and operands:
                 source, offset = self._node(computation, operands[0]), 0
                 if instruction.opcode.endswith("-done"):

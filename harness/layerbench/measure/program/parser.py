@@ -53,6 +53,17 @@ def parse_module(text: str) -> Module:
     return module
 
 
+def without_metadata(text: str) -> str:
+    """The text without operation names and source lines, so that it moves with the program only."""
+    kept: list[str] = []
+    in_table = False
+    for line in text.split("\n"):
+        in_table = (in_table and bool(line.strip())) or line in _SOURCE_TABLES
+        if not in_table and (line.strip() or (kept and kept[-1])):
+            kept.append(_METADATA.sub("", line))
+    return "\n".join(kept).strip() + "\n"
+
+
 class _Lines:
     """What was read so far.
 
