@@ -15,7 +15,7 @@ from layerbench_models.config import ModelConfig
 class CacheOrder(StrEnum):
     """The order of a layer's cache axes."""
 
-    TOKEN_MAJOR = "token-major"
+    TOKEN_MAJOR = "token-major"  # noqa: S105 - a token of text, no secret
     """(B, S, K, h): a token's heads lie together."""
     HEAD_MAJOR = "head-major"
     """(B, K, S, h): a head's tokens lie together."""

@@ -56,9 +56,9 @@ def generate_greedily(
     cache: KVCache,
     tokens_b: jax.Array,
     positions: Positions,
+    *,
     num_new_tokens: jax.Array,
     stop_token: jax.Array,
-    *,
     max_new_tokens: int,
     capacity: int,
 ) -> tuple[Generated, KVCache]:

@@ -188,7 +188,7 @@ class Model:
         logits, cache = model.decode_step(cache, tokens_b, positions)
         return logits, self._place_cache(cache)
 
-    def generate(
+    def generate(  # noqa: PLR0917 - traced arguments by place, as jit and donation take them
         self,
         params: Params,
         cache: KVCache,
@@ -224,8 +224,8 @@ class Model:
             cache,
             tokens_b,
             positions,
-            jnp.asarray(num_new_tokens, jnp.int32),
-            jnp.asarray(stop_token, jnp.int32),
+            num_new_tokens=jnp.asarray(num_new_tokens, jnp.int32),
+            stop_token=jnp.asarray(stop_token, jnp.int32),
             max_new_tokens=max_new_tokens,
             capacity=buffer.shape[axis],
         )

@@ -9,7 +9,7 @@ from layerbench_models.config import Architecture, ModelConfig, RopeScaling
 from layerbench_models.errors import UnknownNameError
 
 
-def _qwen3(
+def _qwen3(  # noqa: PLR0917 - columns of the table below
     hidden_dim: int,
     num_layers: int,
     num_heads: int,
@@ -36,7 +36,7 @@ def _qwen3(
     )
 
 
-def _llama3(
+def _llama3(  # noqa: PLR0917 - columns of the table below
     hidden_dim: int,
     num_layers: int,
     num_heads: int,

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from layerbench_models import (
     LAYOUTS,
@@ -97,14 +98,16 @@ def _program(model, rows, slots, steps, spare):
         cache = model.init_cache(rows, slots + steps + spare)
         scores, cache = model.prefill(params, cache, tokens, lengths)
         decode_params = model.prepare_decode(params)
-        positions, found = Positions.after_prompt(slots, lengths), [scores]
-        for step in range(steps):
-            scores, cache = model.decode_step(decode_params, cache, forced[step], positions)
-            found.append(scores)
-            positions = positions.next()
+
+        def step(state, tokens_b):
+            scores, cache = model.decode_step(decode_params, state[0], tokens_b, state[1])
+            return (cache, state[1].next()), scores
+
+        start = (cache, Positions.after_prompt(slots, lengths))
+        (cache, _), stepped = lax.scan(step, start, jnp.asarray(forced))
         loss, gradients = jax.value_and_grad(model.loss)(params, tokens, lengths)
         return (
-            jnp.stack(found),
+            jnp.concatenate([scores[None], stepped]),
             convert_cache(cache, model.layout, unrolled),
             loss,
             convert_params(gradients, model.layout, unrolled),

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from layerbench_models import LAYOUTS, Architecture, Positions, RopeScaling, build
+from layerbench_models import Architecture, Positions, RopeScaling, build
 
 LENGTHS = (7, 3, 5)
 
@@ -70,12 +70,10 @@ def test_the_loss_is_that_of_the_definition(case, oracle, parity):
     np.testing.assert_allclose(loss, expected, atol=parity.LOSS_ATOL)
 
 
-@pytest.mark.parametrize("name", LAYOUTS)
-def test_what_stands_in_the_padding_does_not_matter(name, parity):
+def test_what_stands_in_the_padding_does_not_matter(parity):
     config = parity.config(num_layers=2)
-    params = parity.random_params(config)
-    model = build(config, name)
-    tokens, lengths = parity.batch(config, [7, 3, 5])
+    params, model = parity.random_params(config), build(config, "vmap")
+    tokens, lengths = parity.batch(config, [7, 3, 5, 1])
     other = np.where(np.arange(7)[None] >= 7 - lengths[:, None], tokens, (tokens + 1) % 37)
     first = parity.run(model, params, tokens, lengths)
     second = parity.run(model, params, other.astype(np.int32), lengths)
@@ -84,7 +82,7 @@ def test_what_stands_in_the_padding_does_not_matter(name, parity):
 
 
 def test_an_empty_prompt_gives_finite_numbers(parity):
-    config = parity.config(num_layers=2)
+    config = parity.config(num_layers=1)
     tokens, lengths = parity.batch(config, [0, 5])
     for name in ("unrolled", "vmap"):
         outcome = parity.run(build(config, name), parity.random_params(config), tokens, lengths)

@@ -103,28 +103,38 @@ def test_the_model_type_serves_where_no_architecture_is_named():
     [
         (
             QWEN3 | {"architectures": ["MistralForCausalLM"]},
-            "architecture MistralForCausalLM is not supported: use one of Qwen3ForCausalLM "
-            "(model_type qwen3), LlamaForCausalLM (model_type llama)",
+            (
+                "architecture MistralForCausalLM is not supported: use one of Qwen3ForCausalLM "
+                "(model_type qwen3), LlamaForCausalLM (model_type llama)"
+            ),
         ),
         (
             {"model_type": "gpt2"},
-            "model_type gpt2 is not supported: use one of Qwen3ForCausalLM (model_type qwen3), "
-            "LlamaForCausalLM (model_type llama)",
+            (
+                "model_type gpt2 is not supported: use one of Qwen3ForCausalLM (model_type qwen3), "
+                "LlamaForCausalLM (model_type llama)"
+            ),
         ),
         (
             {},
-            "config.json without an architecture is not supported: use one of Qwen3ForCausalLM "
-            "(model_type qwen3), LlamaForCausalLM (model_type llama)",
+            (
+                "config.json without an architecture is not supported: use one of Qwen3ForCausalLM "
+                "(model_type qwen3), LlamaForCausalLM (model_type llama)"
+            ),
         ),
         (
             QWEN3 | {"num_key_value_heads": 3},
-            "16 query heads cannot share 3 key/value heads evenly: make num_attention_heads a "
-            "multiple of num_key_value_heads",
+            (
+                "16 query heads cannot share 3 key/value heads evenly: make num_attention_heads a "
+                "multiple of num_key_value_heads"
+            ),
         ),
         (
             LLAMA | {"num_attention_heads": 24},
-            "hidden_size 2048 is not divisible by num_attention_heads 24: add head_dim to "
-            "config.json or correct one of them",
+            (
+                "hidden_size 2048 is not divisible by num_attention_heads 24: add head_dim to "
+                "config.json or correct one of them"
+            ),
         ),
         (QWEN3 | {"num_hidden_layers": 0}, "num_layers is 0: give a positive int"),
         (LLAMA | {"num_attention_heads": 0}, "num_heads is 0: give a positive int"),
@@ -137,8 +147,10 @@ def test_the_model_type_serves_where_no_architecture_is_named():
         ),
         (
             QWEN3 | {"attention_bias": True},
-            "config.json sets attention_bias to True, which is not supported: use a model with "
-            "attention_bias false",
+            (
+                "config.json sets attention_bias to True, which is not supported: use a model with "
+                "attention_bias false"
+            ),
         ),
         (
             QWEN3 | {"rope_scaling": {"rope_type": "yarn", "factor": 4.0}},
@@ -150,8 +162,10 @@ def test_the_model_type_serves_where_no_architecture_is_named():
         ),
         (
             LLAMA | {"rope_scaling": LLAMA3_ROPE | {"low_freq_factor": 5.0}},
-            "rope scaling has low_freq_factor 5.0 and high_freq_factor 4.0: give a low factor "
-            "below the high one",
+            (
+                "rope scaling has low_freq_factor 5.0 and high_freq_factor 4.0: give a low factor "
+                "below the high one"
+            ),
         ),
         (QWEN3 | {"rope_theta": float("nan")}, "rope_theta is nan: give a positive float"),
     ],

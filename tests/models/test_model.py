@@ -42,8 +42,10 @@ from layerbench_models import (
         ({"num_layers": 0}, "num_layers is 0: give a positive int"),
         (
             {"microbatches": 2},
-            "layout 'unrolled' makes no sense: only a pipeline has micro-batches: leave "
-            "microbatches out",
+            (
+                "layout 'unrolled' makes no sense: only a pipeline has micro-batches: leave "
+                "microbatches out"
+            ),
         ),
     ],
 )

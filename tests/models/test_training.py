@@ -21,8 +21,8 @@ def test_gradients_agree_with_finite_differences(oracle, parity):
     weights = oracle.weights_of(params, "unrolled")
     sequences = [tokens[0], tokens[1, 2:]]
     rng = np.random.default_rng(0)
-    for path, gradient in nnx.to_flat_state(gradients):
-        name, gradient = ".".join(map(str, path)), np.asarray(gradient.get_value())
+    for path, parameter in nnx.to_flat_state(gradients):
+        name, gradient = ".".join(map(str, path)), np.asarray(parameter.get_value())
         direction = rng.standard_normal(gradient.shape)
         step = 1e-5
         losses = [

@@ -25,8 +25,8 @@ def causal_flash_attention(
     Returns:
         The context (B, T, H, h); finite and without meaning in the padding.
     """
-    # The import builds kernels' helpers; it is kept out of programs that never use them.
-    from jax.experimental.pallas.ops.tpu import flash_attention as flash
+    # Pallas is slow to import and few programs use it.
+    from jax.experimental.pallas.ops.tpu import flash_attention as flash  # noqa: PLC0415
 
     tokens = q_bthh.shape[1]
     padding = -tokens % BLOCK

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -30,21 +32,28 @@ class LayerSource(Protocol):
         ...
 
 
-def run_layer(
-    graphdef: nnx.GraphDef[Any],
-    state: nnx.State,
-    x_btd: jax.Array,
-    rope: Rope,
-    flow: CacheFlow,
-    carry: Any,
-    item: Any,
-    index: jax.Array | int,
-) -> tuple[jax.Array, Any, Any]:
-    """Runs one layer; returns its hidden states, the next carry and what it emits."""
-    layer = nnx.merge(graphdef, state)
-    x_btd, kept = layer(x_btd, rope, flow.attend(carry, item, index))
-    carry, emitted = flow.advance(carry, kept, index)
-    return x_btd, carry, emitted
+@dataclasses.dataclass(frozen=True, slots=True)
+class LayerStep:
+    """One layer's turn in a loop over layers.
+
+    Attributes:
+        graphdef: One layer's definition.
+        rope: The tokens' rotations.
+        flow: How the cache travels.
+    """
+
+    graphdef: nnx.GraphDef[Any]
+    rope: Rope
+    flow: CacheFlow
+
+    def __call__(
+        self, state: nnx.State, x_btd: jax.Array, carry: Any, item: Any, index: jax.Array | int
+    ) -> tuple[jax.Array, Any, Any]:
+        """Runs one layer; returns its hidden states, the next carry and what it emits."""
+        layer = nnx.merge(self.graphdef, state)
+        x_btd, kept = layer(x_btd, self.rope, self.flow.attend(carry, item, index))
+        carry, emitted = self.flow.advance(carry, kept, index)
+        return x_btd, carry, emitted
 
 
 def _remat(step: Callable[..., Any], remat: Remat, *, in_loop: bool) -> Callable[..., Any]:
@@ -62,25 +71,16 @@ def loop(
     carry, emitted = flow.carry, []
     for index in range(source.num_layers):
         graphdef, state = source.split_layer(index)
-        item = (
-            flow.items[index]
-            if isinstance(flow.items, list)
-            else jax.tree.map(lambda x, i=index: x[i], flow.items)
-        )
-
-        def step(
-            state: nnx.State,
-            x_btd: jax.Array,
-            carry: Any,
-            item: Any,
-            graphdef: nnx.GraphDef[Any] = graphdef,
-            index: int = index,
-        ) -> tuple[jax.Array, Any, Any]:
-            return run_layer(graphdef, state, x_btd, rope, flow, carry, item, index)
-
+        step = functools.partial(LayerStep(graphdef, rope, flow), index=index)
+        item = _item(flow.items, index)
         x_btd, carry, out = _remat(step, remat, in_loop=False)(state, x_btd, carry, item)
         emitted.append(out)
     return x_btd, flow.finish(carry, emitted)
+
+
+def _item(items: Any, index: int) -> Any:
+    """Returns one layer's entry of a list, or its slices of a pytree with a leading axis L."""
+    return items[index] if isinstance(items, list) else jax.tree.map(lambda x: x[index], items)
 
 
 def scan(
@@ -88,11 +88,12 @@ def scan(
 ) -> tuple[jax.Array, Any]:
     """`lax.scan`: one layer is in the program, its parameters are the scanned input."""
     graphdef, stacked = source.split_stacked()
+    run_layer = LayerStep(graphdef, rope, flow)
 
     def step(loop_carry: Any, inputs: Any) -> tuple[Any, Any]:
         x_btd, carry = loop_carry
         state, item, index = inputs
-        x_btd, carry, out = run_layer(graphdef, state, x_btd, rope, flow, carry, item, index)
+        x_btd, carry, out = run_layer(state, x_btd, carry, item, index)
         return (x_btd, carry), out
 
     indices = jnp.arange(source.num_layers, dtype=jnp.int32)

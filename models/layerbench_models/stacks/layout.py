@@ -50,7 +50,7 @@ class CacheForm(StrEnum):
 
     LIST = "list"
     """One array for each layer, the token written in place."""
-    CARRY_TOKEN = "carry-token"
+    CARRY_TOKEN = "carry-token"  # noqa: S105 - a token of text, no secret
     """One array in the carry of the loop over layers, one token written for each layer."""
     STAGES = "stages"
     """One array, each stage of the pipeline reading and writing its own layer."""
@@ -166,14 +166,18 @@ def _contradiction(layout: Layout) -> str | None:
         ),
         (
             unstacked_once and not (stacked and layout.decode is Forward.LOOP),
-            "only a Python loop over stacked parameters gains from unstacking them once: "
-            "set decode_weights to as-stored",
+            (
+                "only a Python loop over stacked parameters gains from unstacking them once: "
+                "set decode_weights to as-stored"
+            ),
         ),
         (
             layout.attention is AttentionImplementation.CUDNN
             and layout.cache_order is CacheOrder.HEAD_MAJOR,
-            "cuDNN reads token-major keys, so each step would transpose the cache: "
-            "set cache_order to token-major",
+            (
+                "cuDNN reads token-major keys, so each step would transpose the cache: "
+                "set cache_order to token-major"
+            ),
         ),
         (
             layout.attention is not AttentionImplementation.XLA

@@ -59,7 +59,9 @@ class PipelinedDecoderLayers(StackedDecoderLayers):
         def attention(stage: _Stage) -> Attend:
             return lambda q, k, v: (causal_attention(q, k, v, stage.starts_b, form), None)
 
-        x_btd, _ = self._pipeline(x_btd, rope, starts_b, None, attention, self.layout.remat)
+        x_btd, _ = self._pipeline(
+            x_btd, rope, starts_b, cache=None, attention=attention, remat=self.layout.remat
+        )
         return x_btd
 
     def prefill(
@@ -75,7 +77,7 @@ class PipelinedDecoderLayers(StackedDecoderLayers):
 
             return attend
 
-        return self._pipeline(x_btd, rope, starts_b, cache, attention)
+        return self._pipeline(x_btd, rope, starts_b, cache=cache, attention=attention)
 
     def decode(
         self, x_b1d: jax.Array, rope: Rope, positions: Positions, cache: KVCache
@@ -92,13 +94,14 @@ class PipelinedDecoderLayers(StackedDecoderLayers):
 
             return attend
 
-        return self._pipeline(x_b1d, rope, positions.starts, cache, attention)
+        return self._pipeline(x_b1d, rope, positions.starts, cache=cache, attention=attention)
 
     def _pipeline(
         self,
         x_btd: jax.Array,
         rope: Rope,
         starts_b: jax.Array,
+        *,
         cache: KVCache | None,
         attention: Callable[[_Stage], Attend],
         remat: Remat = Remat.NONE,
