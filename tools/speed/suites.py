@@ -45,7 +45,8 @@ def main() -> None:
     ours_s = next(iter(wall_s.values()))
     print("| | wall time | ours is |\n|---|---|---|")
     for name, seconds in wall_s.items():
-        print(f"| {name} | {seconds:.0f} s | 1/{seconds / ours_s:.1f} of it |")
+        share = "" if seconds == ours_s else f"1/{seconds / ours_s:.0f} of it"
+        print(f"| {name} | {seconds:.0f} s | {share} |")
 
 
 def timed_s(command: tuple[str, ...], environment: dict[str, str]) -> float:
