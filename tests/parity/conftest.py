@@ -116,7 +116,7 @@ def torch_module():
         module = model(settings).eval()
         with torch.no_grad():
             for parameter in module.parameters():  # the norms' too, which are ones by default
-                parameter += 0.1 * torch.randn_like(parameter)
+                parameter.add_(0.1 * torch.randn_like(parameter))
         return module.to(getattr(torch, dtype))
 
     return make

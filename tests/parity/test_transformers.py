@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 import torch
 from flax import nnx
+from transformers import AutoModelForCausalLM
+
 from layerbench_models import (
     LAYOUTS,
     Positions,
@@ -18,14 +20,13 @@ from layerbench_models import (
 )
 from layerbench_models.causal_lm import CausalLM
 from layerbench_models.layers import causal_attention, rope_table
-from transformers import AutoModelForCausalLM
 
 # Largest error over the largest value, float32. The errors seen are a quarter of these or less.
 HIDDEN_TOLERANCE = 1e-5
 LOGITS_TOLERANCE = 1e-5
 
 KINDS = [(family, tied) for family in ("qwen3", "llama") for tied in (True, False)]
-KIND = pytest.mark.parametrize(("family", "tied"), KINDS)
+KIND = pytest.mark.parametrize("kind", KINDS)
 FAMILY = pytest.mark.parametrize("family", ["qwen3", "llama"])
 # Two layouts meet every kind of checkpoint; each of the others meets one kind, in turn.
 EVERY_LAYOUT = [
@@ -112,9 +113,9 @@ def test_logits_and_greedy_tokens_are_those_of_transformers_in_every_layout(
     ("layout", "max_shard_bytes"), [("unrolled", 10**9), ("stacked-scan", 30_000)]
 )
 def test_transformers_computes_the_same_from_what_is_saved_here(
-    references, tmp_path, family, tied, layout, max_shard_bytes
+    references, tmp_path, kind, layout, max_shard_bytes
 ):
-    reference = references(family, tied=tied)
+    reference = references(kind[0], tied=kind[1])
     model, params = loaded(reference, layout)
     files = save_safetensors(params, model, tmp_path / "saved", max_shard_bytes=max_shard_bytes)
     assert (len(files) > 1) == (max_shard_bytes < 10**9)

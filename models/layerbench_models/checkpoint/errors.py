@@ -8,6 +8,8 @@ from layerbench_models.errors import ModelError
 
 SHOWN_NAMES = 4
 """Names that a message shows of each kind; the error's attributes hold all of them."""
+SHOWN_LETTERS = 200
+"""Letters that a message shows of a name: any real one in full."""
 
 
 class CheckpointError(ModelError):
@@ -27,7 +29,8 @@ class CheckpointError(ModelError):
         unexpected: Sequence[str] = (),
         misshapen: Sequence[str] = (),
     ) -> None:
-        super().__init__(message)
+        # A file may hold any names; the message is one line all the same.
+        super().__init__("\\n".join(message.splitlines()))
         self.missing = tuple(missing)
         self.unexpected = tuple(unexpected)
         self.misshapen = tuple(misshapen)
@@ -35,6 +38,9 @@ class CheckpointError(ModelError):
 
 def listed(names: Sequence[str]) -> str:
     """Returns the first few names, and how many more there are."""
-    shown = ", ".join(names[:SHOWN_NAMES])
+    shown = ", ".join(
+        name if len(name) <= SHOWN_LETTERS else f"{name[:SHOWN_LETTERS]}..."
+        for name in names[:SHOWN_NAMES]
+    )
     rest = len(names) - SHOWN_NAMES
     return f"{shown} and {rest} more" if rest > 0 else shown

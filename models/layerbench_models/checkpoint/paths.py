@@ -27,7 +27,7 @@ def path_strings(path: Iterable[object]) -> tuple[str, ...]:
         TypeError: If a key is of an unknown kind, so that no rule could be meant for it.
     """
     keys = tuple(path)
-    if keys and keys[-1] == GetAttrKey(VARIABLE_VALUE):
+    if keys and isinstance(keys[-1], GetAttrKey) and keys[-1].name == VARIABLE_VALUE:
         keys = keys[:-1]
     return tuple(_string(key) for key in keys)
 

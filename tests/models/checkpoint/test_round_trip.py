@@ -130,13 +130,14 @@ def test_one_layer_and_many_are_told_apart_from_all_other_axes(tensors, tmp_path
     assert all(np.array_equal(written[name], value) for name, value in stored.items())
 
 
-@given(piece_bytes=st.integers(1, 5000), max_shard_bytes=st.integers(1, 120_000))
+@given(sizes=st.tuples(st.integers(1, 5000), st.integers(1, 120_000)))
 @settings(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 def test_pieces_and_shards_of_any_size_hold_the_same_checkpoint(
-    tmp_path_factory, qwen, random_params, same, piece_bytes, max_shard_bytes
+    tmp_path_factory, qwen, random_params, same, sizes
 ):
+    piece_bytes, max_shard_bytes = sizes
     folder = tmp_path_factory.mktemp("sizes") / "out"
     model = build(qwen, "stacked")
     params = random_params(model)
