@@ -15,7 +15,7 @@ from layerbench.cell import Cell
 from layerbench.environment import Environment, Source
 from layerbench.errors import LayerbenchError, StoreError
 from layerbench.floor import Floor
-from layerbench.metrics import METRICS
+from layerbench.metrics import METRICS, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -86,6 +86,13 @@ class Record:
     def __post_init__(self) -> None:
         if (self.status is Status.OK) == bool(self.reason):
             raise ValueError(f"a record needs a reason if and only if it is not ok: {self.cell.id}")
+
+    @property
+    def is_compiled_only(self) -> bool:
+        """Whether it has exact metrics alone, as for a target that is not there."""
+        return self.status is Status.OK and all(
+            METRICS[name].kind is Kind.EXACT for name in self.metrics if name in METRICS
+        )
 
     def value(self, metric: str) -> float | None:
         """The metric's value, or None where the cell has none."""

@@ -98,6 +98,7 @@ def _mesh(text: str) -> str:
 def _read(project: Project, cell: Cell, hlo: Path | None) -> dict[str, Any]:
     """Compiles the cell in a process of its own, since a target decides how jax starts."""
     target = parse_target(cell.target, cell.mesh)
+    target.require_compiler()
     command = [
         sys.executable,
         "-m",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 from layerbench.errors import MeasurementError
+from layerbench.measure.absent import measure_absent
 from layerbench.measure.events import Progress
 from layerbench.measure.timing.sampling import (
     SamplingPlan,
@@ -24,6 +25,7 @@ from layerbench.measure.timing.stages import (
     synchronise,
 )
 from layerbench.record import Measured, Record, Status
+from layerbench.targets import parse_target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -73,6 +75,10 @@ def measure_group(
     Yields:
         A record for each cell, failures as soon as they are known. Nothing is raised for a cell.
     """
+    chip = parse_target(cells[0].target).chip if cells else None
+    if chip is not None:
+        yield from measure_absent(cells, suite, chip, tell=tell, clock=clock)
+        return
     candidates = []
     for cell in cells:
         try:

@@ -144,7 +144,9 @@ class Workers:
     def _worker(self, target: str, mesh: str) -> _Worker:
         key = (target, mesh)
         if key not in self._workers:
-            environment = parse_target(target, mesh).process_environment(os.environ)
+            parsed = parse_target(target, mesh)
+            parsed.require_compiler()
+            environment = parsed.process_environment(os.environ)
             self._workers[key] = _Worker(self._project, self._machine, environment)
         return self._workers[key]
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from layerbench.cell import Cell, group_cells
 from layerbench.metrics import PRIMARY_TIMED
 from layerbench.record import Record, Status
+from layerbench.report.text import scaled
 from layerbench.statistics import median_interval
 
 if TYPE_CHECKING:
@@ -244,12 +245,27 @@ def _without_depth(cell: Cell) -> Cell:
     return dataclasses.replace(cell, layers=1)
 
 
+def _bytes_verdict(where: str, group: Group) -> str:
+    """Of cells that were compiled and not run: who moves the fewest bytes; empty without any."""
+    moved = sorted(
+        (size, row.layout)
+        for row in group.rows
+        if (size := row.record.value("hbm_bytes")) is not None and row.record.contender
+    )
+    if not moved:
+        return ""
+    least, *others = (f"{layout} {scaled(size, 'B')}" for size, layout in moved)
+    rest = f", then {', '.join(others)}" if others else ""
+    return f"{where}, {_count(group.cell.layers, 'layer')}: fewest bytes a step: {least}{rest}."
+
+
 def _summary(section: Sequence[Group]) -> str:
     """Who is fastest at the deepest depth at which anything could be measured, and by how much."""
     measured = [group for group in section if group.leaders]
     if not measured:
-        cell = section[0].cell
-        return f"{cell.phase} of {cell.model_name} on {cell.target}: no layout could be measured."
+        cell = section[-1].cell
+        where = f"{cell.phase} of {cell.model_name} on {cell.target}"
+        return _bytes_verdict(where, section[-1]) or f"{where}: no layout could be measured."
     group = measured[-1]
     cell = group.cell
     where = f"{cell.phase} of {cell.model_name} on {cell.target}, {_count(cell.layers, 'layer')}"

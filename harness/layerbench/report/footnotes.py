@@ -36,7 +36,8 @@ class Footnotes:
         if record.status is not Status.OK:
             texts.append(record.reason)
         texts += record.notes
-        if record.status is Status.OK and not record.interleaved and len(group.rows) > 1:
+        is_timed = record.status is Status.OK and not record.is_compiled_only
+        if is_timed and not record.interleaved and len(group.rows) > 1:
             texts.append(NOT_INTERLEAVED)
         if row.step_ms is not None and row.low_ms is None:
             texts.append(TOO_FEW_SAMPLES)

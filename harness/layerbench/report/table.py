@@ -14,7 +14,7 @@ from rich.text import Text
 from layerbench.record import Status
 from layerbench.report.comparison import Mark
 from layerbench.report.footnotes import Footnotes
-from layerbench.report.text import percent, scaled, section_title, significant
+from layerbench.report.text import NOTHING, percent, scaled, section_title, significant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -57,6 +57,18 @@ COLUMNS: Sequence[Column] = (
 """Rates are the floor's bytes or operations over the step time: what was achieved of the work that
 cannot be avoided. How far that is from the machine's limit is not said, since no peak is measured.
 """
+
+EXACT_COLUMNS: Sequence[Column] = (
+    Column("hbm bytes", lambda row: scaled(row.record.value("hbm_bytes"), "B"), 9),
+    Column("over floor", lambda row: _times(row.record.value("hbm_floor_ratio")), 9),
+    Column("once", lambda row: scaled(row.record.value("hbm_bytes_once"), "B"), 8),
+    Column("floor bytes", lambda row: scaled(_floor(row, "hbm_bytes"), "B"), 8, once=True),
+    Column("cache copies", lambda row: scaled(row.record.value("cache_copy_bytes"), "B"), 8),
+    Column("weights cut", lambda row: scaled(row.record.value("loop_weight_slice_bytes"), "B"), 8),
+    Column("temp memory", lambda row: scaled(row.record.value("temp_bytes"), "B"), 8),
+    Column("beyond memory", lambda row: scaled(row.record.value("over_capacity_bytes"), "B"), 8),
+)
+"""Of cells that were compiled and not run: targets that are not there."""
 
 
 def render_table(comparison: Comparison, *, width: int | None = None, color: bool = False) -> str:
@@ -111,6 +123,8 @@ def render_table(comparison: Comparison, *, width: int | None = None, color: boo
 
 
 def _table(section: Sequence[Group], columns: Sequence[Column], footnotes: Footnotes) -> Table:
+    if _is_exact(section):
+        columns = EXACT_COLUMNS
     table = Table(
         title=section_title(section[0].cell),
         title_justify="left",
@@ -146,7 +160,16 @@ def _table(section: Sequence[Group], columns: Sequence[Column], footnotes: Footn
 def _cell_text(column: Column, row: Row) -> str:
     if row.record.status is Status.OK:
         return column.show(row)
-    return row.record.status.value if column.title == "step ms" else ""
+    is_first = column.title in (COLUMNS[0].title, EXACT_COLUMNS[0].title)
+    return row.record.status.value if is_first else ""
+
+
+def _is_exact(section: Sequence[Group]) -> bool:
+    """Whether nothing of a section was timed, and something was compiled."""
+    records = [row.record for group in section for row in group.rows]
+    return any(record.is_compiled_only for record in records) and not any(
+        row.step_ms is not None for group in section for row in group.rows
+    )
 
 
 def _style(row: Row) -> str:
@@ -157,6 +180,10 @@ def _style(row: Row) -> str:
 
 def _floor(row: Row, of: Literal["hbm_bytes", "flops"]) -> int | None:
     return None if row.floor is None else int(getattr(row.floor, of))
+
+
+def _times(ratio: float | None) -> str:
+    return NOTHING if ratio is None else f"{ratio:.2f}x"
 
 
 def _times_1e9(number: float | None) -> float | None:

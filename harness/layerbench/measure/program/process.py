@@ -15,11 +15,13 @@ from typing import Any
 import jax
 
 from layerbench.cell import Cell
-from layerbench.errors import LayerbenchError, UsageError
+from layerbench.errors import LayerbenchError, MeasurementError, UsageError
+from layerbench.measure.absent import DoesNotFitError, read_absent
 from layerbench.measure.program.archive import archived
 from layerbench.measure.program.executable import Capacity, Reading, read_executable
 from layerbench.measure.program.fingerprint import take_fingerprint
 from layerbench.suite import load_suite
+from layerbench.targets import parse_target
 from layerbench.workload import Workload
 
 
@@ -47,7 +49,11 @@ def _read(workloads: Path, cell: Cell, archive: str) -> dict[str, Any]:
     suite = load_suite(workloads)
     suite.validate(cell)
     workload = suite.build(cell)
-    reading = _compile(workload)
+    chip = parse_target(cell.target).chip
+    try:
+        reading = _compile(workload) if chip is None else read_absent(workload, chip)
+    except DoesNotFitError as refusal:
+        raise MeasurementError(f"{cell.id} does not fit: {refusal}") from refusal
     if archive:
         Path(archive).write_bytes(archived(reading.text))
     fingerprint = None if reading.analysis is None else take_fingerprint(reading.analysis).as_dict()
