@@ -15,7 +15,7 @@ ASV = (sys.executable, "-m", "asv")
 COMPARE = (
     "compare", "--model", "qwen3-small", "--phase", "prefill,decode_step",
     "--layout", "unrolled,stacked-scan", "--layers", "2,8", "--batch", "4", "--seq", "64",
-    "--results", "-", "--json", os.devnull,
+    "--results", "-",
 )  # fmt: skip
 
 
