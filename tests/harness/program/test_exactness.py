@@ -10,37 +10,35 @@ import pytest
 
 FOLDER = Path(__file__).parent
 READ = """
-import json, sys
+import json, os, sys
 from importlib.util import module_from_spec, spec_from_file_location
 
+if sys.argv[2]:
+    os.sched_setaffinity(0, {int(sys.argv[2])})
 specification = spec_from_file_location("programs", sys.argv[1])
 programs = module_from_spec(specification)
 specification.loader.exec_module(programs)
-found = {
-    form: {
-        name: measured.value
-        for name, measured in programs.read_step(
-            getattr(programs, f"{form}_cache_step"), floor_bytes=1000
-        ).metrics.items()
-    }
-    for form in ("carried", "passed")
-}
+from layerbench.measure.program.fingerprint import take_fingerprint
+
+found = {}
+for form in ("carried", "passed"):
+    step = getattr(programs, f"{form}_cache_step")
+    reading = programs.read_step(step, floor_bytes=1000)
+    found[form] = {name: measured.value for name, measured in reading.metrics.items()}
+    found[f"fingerprint of {form}"] = take_fingerprint(reading.analysis).as_dict()
 print(json.dumps(found, sort_keys=True))
 """
 
 
 def figures_of(*, one_core=False, flags=""):
     """The figures as text, from a process of its own."""
-    command = [sys.executable, "-c", READ, str(FOLDER / "programs.py")]
-    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags}
-    core = {min(os.sched_getaffinity(0))}
+    core = str(min(os.sched_getaffinity(0))) if one_core else ""
     done = subprocess.run(
-        command,
-        env=environment,
+        [sys.executable, "-c", READ, str(FOLDER / "programs.py"), core],
+        env={**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags},
         capture_output=True,
         text=True,
         check=True,
-        preexec_fn=(lambda: os.sched_setaffinity(0, core)) if one_core else None,
     )
     return done.stdout
 
