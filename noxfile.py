@@ -126,11 +126,11 @@ def parity(session: nox.Session) -> None:
     session.run("pytest", *(session.posargs or ["tests/parity"]))
 
 
-@nox.session
+@nox.session(python="3.11")
 def checkpoints(session: nox.Session) -> None:
-    """Make the numbers of docs/checkpoints.md anew, in a scratch folder; `--help` says what it takes."""
-    install(session, "-e", "models")
-    session.run("python", "benchmarks/checkpoints/load.py", *session.posargs)
+    """Make the numbers of docs/checkpoints.md anew: loads at several depths, transformers beside."""
+    install(session, "-r", PARITY, "-e", "models")
+    session.run("python", "tools/checkpoints/load.py", *session.posargs)
 
 
 @nox.session(name="tests-newest-jax", python="3.12")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fnmatch
 import math
+import mmap
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -34,6 +35,8 @@ PIECE_BYTES = 8 * 2**20
 
 # Where an array begins at such an address, jax on CPU takes it over without a copy.
 _ALIGNMENT = 64
+
+_MAPPED_BYTES = 2**20
 
 
 def load_safetensors(
@@ -189,9 +192,11 @@ class _Files(ExitStack):
     def __init__(self) -> None:
         super().__init__()
         self._open: dict[Any, BinaryIO] = {}
+        # One for all tensors: buffers that come and go between arrays that stay leave holes.
+        self._buffers = (np.empty(PIECE_BYTES, np.uint8), np.empty(PIECE_BYTES, np.uint8))
 
     def pieces(
-        self, tensor: Tensor, row_shape: Sequence[int], rows: int
+        self, tensor: Tensor, row_shape: Sequence[int], rows: int, *, buffer: int = 0
     ) -> Iterator[tuple[int, np.ndarray]]:
         """Yields the first row and the values of each piece; a piece holds until the next one.
 
@@ -199,14 +204,18 @@ class _Files(ExitStack):
             tensor: The tensor.
             row_shape: Shape of a row.
             rows: Number of rows.
+            buffer: Which of the two buffers they are read into.
         """
         handle = self._handle(tensor)
         dtype = DTYPES[tensor.dtype]
         row_bytes = math.prod(row_shape) * dtype.itemsize
         step = max(1, min(rows, PIECE_BYTES // row_bytes))
-        buffer = np.empty((step, *row_shape), dtype)
+        raw = self._buffers[buffer]
+        if step * row_bytes > raw.nbytes:
+            raw = np.empty(step * row_bytes, np.uint8)
+        values = raw[: step * row_bytes].view(dtype).reshape(step, *row_shape)
         for first in range(0, rows, step):
-            piece = buffer[: rows - first]
+            piece = values[: rows - first]
             read_into(handle, tensor, first * row_bytes, piece)
             yield first, piece
 
@@ -263,7 +272,9 @@ def _require_equal(files: _Files, table: Tensor, head: Tensor) -> None:
     equal = table.dtype == head.dtype and all(
         np.array_equal(a.view(np.uint8), b.view(np.uint8))
         for (_, a), (_, b) in zip(
-            files.pieces(table, row_shape, rows), files.pieces(head, row_shape, rows), strict=True
+            files.pieces(table, row_shape, rows),
+            files.pieces(head, row_shape, rows, buffer=1),
+            strict=True,
         )
     )
     if not equal:
@@ -275,10 +286,18 @@ def _require_equal(files: _Files, table: Tensor, head: Tensor) -> None:
 
 
 def _aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
+    """Returns an unfilled array at an address that jax on CPU takes over.
+
+    Large ones are mapped by themselves: on the heap, the runtime's short-lived buffers between
+    them would leave holes of up to a fifth of a model.
+    """
     size = math.prod(shape) * dtype.itemsize
     try:
-        raw = np.empty(size + _ALIGNMENT, np.uint8)
-    except MemoryError:
+        if size >= _MAPPED_BYTES:
+            raw = np.frombuffer(mmap.mmap(-1, size), np.uint8)
+        else:
+            raw = np.empty(size + _ALIGNMENT, np.uint8)
+    except (MemoryError, OSError):
         raise CheckpointError(
             f"no memory for an array of {size / 2**30:.2f} GiB: use fewer layers or a smaller dtype"
         ) from None

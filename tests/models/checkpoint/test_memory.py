@@ -71,6 +71,7 @@ def test_what_is_free_here_is_known():
 @pytest.mark.parametrize("layout", ["unrolled", "stacked"])
 def test_the_peak_is_the_model_and_a_few_pieces(folder, monkeypatch, layout):
     monkeypatch.setattr(load, "PIECE_BYTES", 2**16)
+    monkeypatch.setattr(load, "_MAPPED_BYTES", 2**60)  # tracemalloc sees the heap alone
     model = build(LARGE, layout)
     load_safetensors(folder, model)  # what is compiled and cached stays
     tracemalloc.start()
@@ -78,7 +79,7 @@ def test_the_peak_is_the_model_and_a_few_pieces(folder, monkeypatch, layout):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert sum(math.prod(leaf.shape) * 4 for leaf in jax.tree.leaves(params)) == MODEL_BYTES
-    assert peak < 1.05 * MODEL_BYTES
+    assert MODEL_BYTES < peak < 1.05 * MODEL_BYTES
 
 
 def test_saving_takes_a_few_pieces_beside_the_model(folder, tmp_path, monkeypatch):
