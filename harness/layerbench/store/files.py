@@ -72,6 +72,10 @@ def write_text(path: Path, text: str) -> None:
 
 def write_bytes(path: Path, content: bytes) -> None:
     """As `write_text`, for content that is not text."""
+    path = path.resolve()  # a link stays a link
+    if path.exists() and not path.is_file():
+        _write_through(path, content)
+        return
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         # In the same folder: a rename is atomic only within one file system. Hidden and with a
@@ -94,6 +98,15 @@ def write_bytes(path: Path, content: bytes) -> None:
             raise
         message = f"cannot write {path}: {_words(error)}"
         raise StoreError(message) from error
+
+
+def _write_through(path: Path, content: bytes) -> None:
+    # A device or a pipe, such as /dev/null: renaming a file onto it would take its place.
+    try:
+        with path.open("wb") as stream:
+            stream.write(content)
+    except OSError as error:
+        raise StoreError(f"cannot write {path}: {_words(error)}") from error
 
 
 def check_writable(folder: Path) -> None:

@@ -6,6 +6,7 @@ import errno
 import json
 import math
 import os
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -141,3 +142,25 @@ def test_what_is_written_can_be_read_by_others(tmp_path):
     path = tmp_path / "run.json"
     write_text(path, json.dumps({}))
     assert path.stat().st_mode & 0o777 == 0o644
+
+
+def test_a_pipe_is_written_through_and_stays_a_pipe(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write_text(pipe, "told\n")
+    assert os.read(reader, 100) == b"told\n"
+    os.close(reader)
+    assert pipe.is_fifo()
+
+
+def test_a_device_keeps_its_place():
+    write_text(Path(os.devnull), "told")
+    assert Path(os.devnull).is_char_device()
+
+
+def test_a_link_stays_a_link_to_what_was_written(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    write_text(tmp_path / "link", "told")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "file").read_text() == "told"
