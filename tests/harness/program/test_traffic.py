@@ -64,7 +64,8 @@ def test_views_tuples_and_reserved_buffers_move_nothing():
         "%p = f32[7]{0} parameter(0)",
         "%b = f32[7,1]{1,0} bitcast(%p)",
         '%a = f32[7]{0} custom-call(), custom_call_target="AllocateBuffer"',
-        "ROOT %t = (f32[7,1]{1,0}, f32[7]{0}) tuple(%b, %a)",
+        '%c = f32[14]{0} custom-call(%p, %p), custom_call_target="ConcatBitcast"',
+        "ROOT %t = (f32[7,1]{1,0}, f32[7]{0}, f32[14]{0}) tuple(%b, %a, %c)",
         entry="(p: f32[7]) -> f32[7]",
     )
     assert analyse(text, "tpu").movements == ()

@@ -12,7 +12,13 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 
 from layerbench.measure.program.hlo import Computation, Instruction, Module
-from layerbench.measure.program.opcodes import base_opcode, result_offset, words
+from layerbench.measure.program.opcodes import (
+    SLICES,
+    allocates_only,
+    base_opcode,
+    result_offset,
+    words,
+)
 from layerbench.measure.program.shapes import Array, Shape
 from layerbench.measure.program.traffic import TrafficReader
 from layerbench.measure.program.weights import branches, called
@@ -179,8 +185,10 @@ class BufferMap:
                     for number in (result.in_place, *whole):
                         if number is not None and number < len(operands):
                             self._join_one(here_leaf, self._node(computation, operands[number]))
-            case "slice" | "dynamic-slice" | "concatenate":
-                for operand in operands[:1] if opcode != "concatenate" else operands:
+            case "slice" | "dynamic-slice" | "concatenate" | "custom-call":
+                if opcode == "custom-call" and not allocates_only(instruction):
+                    return
+                for operand in operands[:1] if opcode in SLICES else operands:
                     _, offset = result_offset(instruction)
                     self._cuts.append((self._node(computation, operand), here + offset))
             case _ if opcode in _SAME_BUFFER and operands:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 
 from layerbench.measure.program.hlo import Computation, Instruction, Module, parameter_number
-from layerbench.measure.program.opcodes import words
+from layerbench.measure.program.opcodes import SLICES, words
 
 # One element of the result needs one element of each operand of its size.
 _ELEMENTWISE = words(
@@ -22,7 +22,6 @@ _ELEMENTWISE = words(
 )
 _VIEWS = frozenset({"bitcast", "reshape"})
 _MOVES = frozenset({"bitcast", "reshape", "copy", "transpose", "convert", "reverse"})
-_SLICES = frozenset({"slice", "dynamic-slice"})
 _MAX_NESTING = 50
 
 
@@ -154,7 +153,7 @@ class Boundaries:
         while not place.shape.is_tuple:
             if place.opcode in _MOVES:
                 place = computation.operand(place, 0)
-            elif place.opcode in _SLICES:
+            elif place.opcode in SLICES:
                 is_slice = is_slice or place.shape.bytes < _bytes_of(computation, place)
                 place = computation.operand(place, 0)
             elif place.opcode == "concatenate":
@@ -208,7 +207,7 @@ class Boundaries:
             _elements(computation.operand(instruction, i)) for i in range(len(instruction.operands))
         ]
         opcode = instruction.opcode
-        if opcode in _SLICES or opcode == "gather":
+        if opcode in SLICES or opcode == "gather":
             return [min(sizes[0], need), *sizes[1:]] if sizes else []
         if opcode == "dynamic-update-slice" and len(sizes) > 1:
             kept = 0 if instruction.name in in_place else min(need, max(0, sizes[0] - sizes[1]))

@@ -29,10 +29,12 @@ COLLECTIVES = words(
     """
 )
 
+SLICES = frozenset({"slice", "dynamic-slice"})
+
 _BUFFERS_ONLY = words(
     """
-    AllocateBuffer CreateBuffer Sharding SPMDFullToShardShape SPMDShardToFullShape
-    annotate_device_placement LayoutConstraint
+    AllocateBuffer AssumeGatherIndicesInBound ConcatBitcast CreateBuffer LayoutConstraint Sharding
+    SPMDFullToShardShape SPMDShardToFullShape annotate_device_placement
     """
 )
 
@@ -58,7 +60,7 @@ def starts_work(instruction: Instruction) -> bool:
 
 
 def allocates_only(instruction: Instruction) -> bool:
-    """Whether it is a custom call that only names or reserves a buffer."""
+    """Whether it is a custom call that only names, joins or reserves buffers."""
     if base_opcode(instruction) != "custom-call":
         return False
     target = instruction.attribute("custom_call_target") or ""

@@ -15,10 +15,9 @@ from typing import Any
 from layerbench.measure.program.errors import ProgramError
 from layerbench.measure.program.fusions import Boundaries, Result, Update
 from layerbench.measure.program.hlo import Computation, Instruction, Module
-from layerbench.measure.program.opcodes import base_opcode, result_offset, starts_work
+from layerbench.measure.program.opcodes import SLICES, base_opcode, result_offset, starts_work
 from layerbench.measure.program.shapes import Array
 
-_SLICES = frozenset({"slice", "dynamic-slice"})
 _MOVES = frozenset({"copy", "transpose", "convert", "reshape", "reverse", "concatenate"})
 
 MAIN_MEMORY: Mapping[str, frozenset[int]] = {
@@ -109,9 +108,9 @@ class TrafficReader:
         if opcode == "fusion":
             return self._boundaries.of(instruction.callee("calls")).results
         shape, _ = result_offset(instruction)
-        if opcode in _MOVES or opcode in _SLICES:
+        if opcode in _MOVES or opcode in SLICES:
             moved = tuple(range(len(instruction.operands) if opcode == "concatenate" else 1))
-            result = Result(moved=moved, is_slice=opcode in _SLICES)
+            result = Result(moved=moved, is_slice=opcode in SLICES)
         else:
             result = Result()
         return (result,) * len(shape.leaves)
@@ -127,7 +126,7 @@ class TrafficReader:
         if opcode == "fusion":
             fractions = self._boundaries.of(instruction.callee("calls")).read_fraction
             shares = [fractions.get(number, 1.0) for number in range(len(operands))]
-        elif opcode in _SLICES or opcode == "gather":
+        elif opcode in SLICES or opcode == "gather":
             shares[:1] = [_share(shape.bytes, operands[:1])]
         elif opcode in ("dynamic-update-slice", "scatter") and len(operands) >= 3:
             updates = operands[1] if opcode == "dynamic-update-slice" else operands[-1]
