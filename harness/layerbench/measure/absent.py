@@ -87,7 +87,7 @@ def measure_absent(
 
 
 def _compile_cell(cell: Cell, workload: Workload, chip: Chip) -> Record:
-    notes = [*([workload.note] if workload.note else []), *([UNTUNED] if chip.gpu else [])]
+    notes = [workload.note] if workload.note else []
     try:
         reading = read_absent(workload, chip)
         metrics = dict(reading.metrics)
@@ -132,7 +132,9 @@ def read_absent(workload: Workload, chip: Chip) -> Reading:
                 raise
             raise refusal from error
     capacity = Capacity(chip.memory_bytes, chip.on_chip_bytes)
-    return read_executable(placed, traced, lowered, compiled, capacity=capacity)
+    reading = read_executable(placed, traced, lowered, compiled, capacity=capacity)
+    untuned = (UNTUNED,) if chip.gpu is not None else ()
+    return dataclasses.replace(reading, notes=(*untuned, *reading.notes))
 
 
 def does_not_fit(message: str) -> DoesNotFitError | None:
