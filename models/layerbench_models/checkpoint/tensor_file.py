@@ -100,11 +100,10 @@ def read_into(handle: BinaryIO, tensor: Tensor, offset: int, buffer: np.ndarray)
         CheckpointError: If the file ends before or cannot be read.
     """
     target = memoryview(buffer.reshape(-1).view(np.uint8))
+    done = 0
     try:
-        handle.seek(tensor.start + offset)
-        done = 0
         while done < len(target):
-            count = handle.readinto(target[done:])
+            count = os.preadv(handle.fileno(), [target[done:]], tensor.start + offset + done)
             if not count:
                 raise CheckpointError(
                     f"{tensor.file} ended while {tensor.name} was read: another process changed it"
