@@ -69,6 +69,8 @@ class Record:
         contender: Whether the cell may be called the best of its group.
         started_at: UTC time in ISO 8601.
         duration_s: Wall time that the cell took in all.
+        program: The compiled program's fingerprint (`measure.program.fingerprint`); None where it
+            was not read.
     """
 
     cell: Cell
@@ -82,6 +84,7 @@ class Record:
     contender: bool = True
     started_at: str = ""
     duration_s: float = 0.0
+    program: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         if (self.status is Status.OK) == bool(self.reason):
@@ -107,6 +110,7 @@ class Record:
 
     def as_dict(self) -> dict[str, Any]:
         """Strict JSON's types only; the form of the command contract and a little more."""
+        program = {} if self.program is None else {"program": dict(self.program)}
         return {
             "cell": self.cell.as_dict(),
             "status": self.status.value,
@@ -128,6 +132,7 @@ class Record:
             "contender": self.contender,
             "started_at": self.started_at,
             "duration_s": self.duration_s,
+            **program,
         }
 
     @classmethod
@@ -154,6 +159,7 @@ class Record:
             contender=fields["contender"],
             started_at=fields["started_at"],
             duration_s=fields["duration_s"],
+            program=fields.get("program"),
         )
 
 

@@ -90,11 +90,11 @@ def _compile_cell(cell: Cell, workload: Workload, chip: Chip) -> Record:
     notes = [workload.note] if workload.note else []
     try:
         reading = read_absent(workload, chip)
-        metrics = dict(reading.metrics)
+        metrics, fingerprint = dict(reading.metrics), reading.fingerprint
         notes += reading.notes
     except DoesNotFitError as refusal:
         beyond = max(0, refusal.wanted_bytes - refusal.available_bytes)
-        metrics = {"over_capacity_bytes": Measured(beyond)}
+        metrics, fingerprint = {"over_capacity_bytes": Measured(beyond)}, None
         notes.append(
             f"Does not fit: it wants {refusal.wanted_bytes / _GIB:.2f} GiB of "
             f"{refusal.available_bytes / _GIB:.2f} GiB, so there is no program to read."
@@ -107,6 +107,7 @@ def _compile_cell(cell: Cell, workload: Workload, chip: Chip) -> Record:
         tokens_per_step=workload.tokens_per_step,
         notes=tuple(notes),
         contender=workload.contender,
+        program=fingerprint,
     )
 
 

@@ -237,6 +237,7 @@ def _finish(
         contender=workload.contender,
         started_at=candidate.started_at,
         duration_s=round(candidate.busy_s, 3),
+        program=candidate.program.fingerprint,
     )
 
 

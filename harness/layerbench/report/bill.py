@@ -55,10 +55,10 @@ def render_bill(answer: Mapping[str, Any], *, top: int) -> str:
     )
     fingerprint = answer["fingerprint"]
     if fingerprint is not None and "hbm_bytes" in metrics:
-        turn = 1 if answer["has_turns"] else 0
+        suffix = "_per_turn" if answer["has_turns"] else ""
         total = metrics["hbm_bytes"]
-        console.print(_flow_table(fingerprint["flows"], turn, total))
-        console.print(_mover_table(fingerprint, turn, total, top))
+        console.print(_flow_table(fingerprint["flows"], suffix, total))
+        console.print(_mover_table(fingerprint, suffix, total, top))
     for note in answer["notes"]:
         console.print(Text(printable(note)))
     return "\n".join(line.rstrip() for line in lines.getvalue().splitlines()) + "\n"
@@ -77,19 +77,19 @@ def _summary(answer: Mapping[str, Any]) -> str:
     return said
 
 
-def _flow_table(flows: Sequence[Mapping[str, Any]], turn: int, total: float) -> Table:
+def _flow_table(flows: Sequence[Mapping[str, Any]], suffix: str, total: float) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for head, justify in (("what", "left"), ("bytes", "right"), ("share", "right")):
         table.add_column(head, justify=justify)  # type: ignore[arg-type]
     for flow in flows:
-        size = flow["bytes"][turn]
+        size = flow.get(f"bytes{suffix}", 0)
         if size:
             what = f"{_ROLES.get(flow['role'], flow['role'])} {flow['direction']}"
             table.add_row(what, scaled(size, "B"), _share(size, total))
     return table
 
 
-def _mover_table(fingerprint: Mapping[str, Any], turn: int, total: float, top: int) -> Table:
+def _mover_table(fingerprint: Mapping[str, Any], suffix: str, total: float, top: int) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for head, justify in (
         ("bytes", "right"),
@@ -101,20 +101,21 @@ def _mover_table(fingerprint: Mapping[str, Any], turn: int, total: float, top: i
         ("purpose", "left"),
     ):
         table.add_column(head, justify=justify)  # type: ignore[arg-type]
-    movers = [mover for mover in fingerprint["movers"] if mover["bytes"][turn]]
-    movers.sort(key=lambda mover: -mover["bytes"][turn])
+    size = f"bytes{suffix}"
+    movers = [mover for mover in fingerprint["movers"] if size in mover]
+    movers.sort(key=lambda mover: -mover[size])
     for mover in movers[:top]:
-        depth = mover["loop_depth"]
+        depth = mover.get("loop_depth", 0)
         table.add_row(
-            scaled(mover["bytes"][turn], "B"),
-            _share(mover["bytes"][turn], total),
-            _count(mover["runs"][turn]),
+            scaled(mover[size], "B"),
+            _share(mover[size], total),
+            _count(mover[f"runs{suffix}"]),
             printable(mover["kind"]),
             mover["shape"],
             _PLACES[depth] if depth < len(_PLACES) else f"in {depth} loops",
-            mover["purpose"],
+            mover.get("purpose", ""),
         )
-    shown = sum(mover["bytes"][turn] for mover in movers[:top])
+    shown = sum(mover[size] for mover in movers[:top])
     if shown < total:
         table.add_row(scaled(total - shown, "B"), _share(total - shown, total), "", "all others")
     return table

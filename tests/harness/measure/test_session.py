@@ -8,7 +8,7 @@ from layerbench import Cell
 from layerbench.measure.session import measure_group
 from layerbench.measure.timing.sampling import SamplingPlan
 from layerbench.metrics import METRICS
-from layerbench.record import Status
+from layerbench.record import Record, Status
 
 # Of a loop, of watched buffers, and of a target whose memory is known.
 SPECIAL = {
@@ -34,6 +34,8 @@ def test_a_cell_has_every_metric_that_applies_its_floor_and_its_samples(toy_suit
     record = measure(toy_suite, "plain")["plain"]
     assert record.status is Status.OK
     assert set(record.metrics) == set(METRICS) - SPECIAL
+    assert record.program["flows"]
+    assert Record.from_dict(record.as_dict()) == record
     assert len(record.metrics["step_ms"].samples) == 2
     assert (record.floor.flops, record.tokens_per_step) == (3 * 64 * 64, 5)
 

@@ -48,7 +48,7 @@ def test_a_fingerprint_is_small_strict_json():
     fingerprint = take_fingerprint(read_step(passed_cache_step).analysis).as_dict()
     text = json.dumps(fingerprint, allow_nan=False)
     assert json.loads(text) == fingerprint
-    assert len(text) < 10_000
+    assert len(text) < 3_000
 
 
 def test_equal_programs_have_equal_fingerprints_and_others_have_not():

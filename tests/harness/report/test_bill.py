@@ -3,7 +3,7 @@
 from layerbench import Cell
 from layerbench.report.bill import render_bill
 
-MOVER = {"shape": "f32[4,7]", "loop_depth": 0, "purpose": "", "runs": [0, 2]}
+MOVER = {"shape": "f32[4,7]", "runs_per_turn": 2}
 ANSWER = {
     "cell": Cell("toy", "plain", "generate", 3, 2, 64, new_tokens=8).as_dict(),
     "floor_bytes": 50_000,
@@ -22,14 +22,14 @@ ANSWER = {
     "notes": ["A note."],
     "fingerprint": {
         "flows": [
-            {"direction": "read", "role": "kv_cache", "bytes": [0, 60_000]},
-            {"direction": "written", "role": "other", "bytes": [0, 40_000]},
-            {"direction": "read", "role": "weights", "bytes": [2000, 0]},
+            {"direction": "read", "role": "kv_cache", "bytes_per_turn": 60_000},
+            {"direction": "written", "role": "other", "bytes_per_turn": 40_000},
+            {"direction": "read", "role": "weights", "bytes": 2000},
         ],
         "movers": [
-            MOVER | {"kind": "copy", "bytes": [0, 80_000], "purpose": "copies the KV cache"},
-            MOVER | {"kind": "fusion: dot", "bytes": [0, 15_000], "loop_depth": 5},
-            MOVER | {"kind": "iota", "bytes": [0, 5000]},
+            MOVER | {"kind": "copy", "bytes_per_turn": 80_000, "purpose": "copies the KV cache"},
+            MOVER | {"kind": "fusion: dot", "bytes_per_turn": 15_000, "loop_depth": 5},
+            MOVER | {"kind": "iota", "bytes_per_turn": 5000},
         ],
         "rest": {},
     },

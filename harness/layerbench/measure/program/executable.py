@@ -12,6 +12,7 @@ from layerbench.measure.program.analysis import Analysis, analyse
 from layerbench.measure.program.buffers import Watched
 from layerbench.measure.program.errors import ProgramError
 from layerbench.measure.program.figures import notes, program_figures
+from layerbench.measure.program.fingerprint import take_fingerprint
 from layerbench.measure.program.operations import count_operations
 from layerbench.record import Measured
 from layerbench.workload import Workload
@@ -48,6 +49,11 @@ class Reading:
     notes: tuple[str, ...]
     analysis: Analysis | None
     text: str
+
+    @property
+    def fingerprint(self) -> dict[str, Any] | None:
+        """Of the program's structure, as it is stored; None where the text could not be read."""
+        return None if self.analysis is None else take_fingerprint(self.analysis).as_dict()
 
 
 def read_executable(

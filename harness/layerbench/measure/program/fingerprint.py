@@ -20,7 +20,8 @@ from layerbench.measure.program.weights import ZERO, Weight
 VERSION = 1
 """Raised whenever the form or the meaning of a field changes."""
 
-_KEPT_MOVERS = 40
+STORED_MOVERS = 10
+"""Movers that are stored with a record; a few kB for each cell."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -44,29 +45,33 @@ class Fingerprint:
     digest: str
 
     def as_dict(self) -> dict[str, Any]:
-        """Strict JSON's types; weights as [once, with each turn]."""
+        """Strict JSON's types; fields that are zero or empty are left out.
+
+        `runs` and `bytes` are those of a call that do not depend on turns, `runs_per_turn` and
+        `bytes_per_turn` those that come with each turn.
+        """
         return {
             "version": VERSION,
             "digest": self.digest,
             "flows": [
-                {"direction": flow.direction, "role": flow.role, "bytes": _pair(flow.bytes)}
+                {"direction": flow.direction, "role": flow.role, **_named("bytes", flow.bytes)}
                 for flow in self.flows
             ],
             "movers": [_mover(mover) for mover in self.movers],
             "rest": {
-                kind: {"runs": _pair(runs), "bytes": _pair(size)}
+                kind: {**_named("runs", runs), **_named("bytes", size)}
                 for kind, (runs, size) in sorted(self.rest.items())
             },
             "loops": list(self.loops),
             "collectives": [
-                {"kind": place.kind, "in_loop": place.in_loop, "bytes": _pair(size)}
+                {"kind": place.kind, "in_loop": place.in_loop, **_named("bytes", size)}
                 for place, size in sorted(self.collectives.items())
             ],
         }
 
 
-def take_fingerprint(analysis: Analysis) -> Fingerprint:
-    """The fingerprint of a program."""
+def take_fingerprint(analysis: Analysis, *, kept_movers: int = STORED_MOVERS) -> Fingerprint:
+    """The fingerprint of a program, with so many of its movers one by one."""
     bill = make_bill(analysis)
     trips = sorted(
         (loop.trips for loop in analysis.loops), key=lambda each: (each is None, each or 0)
@@ -74,8 +79,8 @@ def take_fingerprint(analysis: Analysis) -> Fingerprint:
     everything = [[_mover(mover) for mover in bill.movers], trips]
     return Fingerprint(
         flows=bill.flows,
-        movers=bill.movers[:_KEPT_MOVERS],
-        rest=_by_kind(bill.movers[_KEPT_MOVERS:]),
+        movers=bill.movers[:kept_movers],
+        rest=_by_kind(bill.movers[kept_movers:]),
         loops=tuple(trips),
         collectives=collectives(analysis),
         digest=hashlib.sha256(json.dumps(everything).encode()).hexdigest()[:16],
@@ -91,15 +96,16 @@ def _by_kind(movers: Iterable[Mover]) -> dict[str, tuple[Weight, Weight]]:
 
 
 def _mover(mover: Mover) -> dict[str, Any]:
+    optional = {"loop_depth": mover.loop_depth, "purpose": mover.purpose}
     return {
         "kind": mover.kind,
         "shape": mover.shape,
-        "loop_depth": mover.loop_depth,
-        "purpose": mover.purpose,
-        "runs": _pair(mover.runs),
-        "bytes": _pair(mover.bytes),
+        **{name: value for name, value in optional.items() if value},
+        **_named("runs", mover.runs),
+        **_named("bytes", mover.bytes),
     }
 
 
-def _pair(weight: Weight) -> list[int]:
-    return [weight.once, weight.turn]
+def _named(name: str, weight: Weight) -> dict[str, int]:
+    parts = {name: weight.once, f"{name}_per_turn": weight.turn}
+    return {part: value for part, value in parts.items() if value}

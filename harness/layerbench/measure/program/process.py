@@ -24,6 +24,9 @@ from layerbench.suite import load_suite
 from layerbench.targets import parse_target
 from layerbench.workload import Workload
 
+SHOWN_MOVERS = 100
+"""More than a person reads."""
+
 
 def main() -> None:
     """Compiles, reads and answers."""
@@ -56,7 +59,9 @@ def _read(workloads: Path, cell: Cell, archive: str) -> dict[str, Any]:
         raise MeasurementError(f"{cell.id} does not fit: {refusal}") from refusal
     if archive:
         Path(archive).write_bytes(archived(reading.text))
-    fingerprint = None if reading.analysis is None else take_fingerprint(reading.analysis).as_dict()
+    fingerprint = None
+    if reading.analysis is not None:
+        fingerprint = take_fingerprint(reading.analysis, kept_movers=SHOWN_MOVERS).as_dict()
     return {
         "cell": cell.as_dict(),
         "floor_bytes": workload.floor.hbm_bytes,

@@ -29,12 +29,14 @@ class Program:
         resident_bytes: Device memory that a call needs: arguments, results that alias none of them,
             and temporaries.
         notes: Warnings of the compiler that concern the reader, a sentence each.
+        fingerprint: Of the program's structure; None where its text could not be read.
     """
 
     call: Callable[..., Any]
     metrics: Mapping[str, Measured]
     resident_bytes: int
     notes: tuple[str, ...]
+    fingerprint: Mapping[str, Any] | None = None
 
 
 def compile_program(workload: Workload, *, clock: Callable[[], int]) -> Program:
@@ -72,6 +74,7 @@ def compile_program(workload: Workload, *, clock: Callable[[], int]) -> Program:
             ),
             *reading.notes,
         ),
+        fingerprint=reading.fingerprint,
     )
 
 
