@@ -1,10 +1,9 @@
 """Writes the stored programs: every loop kind, compiled for a TPU and a GPU that are not there.
 
-    python tests/harness/program/make_stored.py TARGET_CONFIG
+    python tests/harness/program/make_stored.py
 
-Needs jax 0.11.2 with `jax[tpu]`, `jax-cuda13-plugin` and `jax-cuda13-pjrt` (without dependencies),
-and `nvidia-cuda-nvcc`. TARGET_CONFIG is the text form of XLA's description of an H200. What the
-compilers write is kept but for source lines and settings of their own, which no figure needs.
+Needs `layerbench[tpu,gpu]`; what is stored was made with jax 0.11.2. What the compilers write is
+kept but for source lines and settings of their own, which no figure needs.
 """
 
 import importlib.util
@@ -13,42 +12,29 @@ import re
 import sys
 from pathlib import Path
 
+from layerbench.chips import CHIPS
+from layerbench.targets import parse_target
+
 FOLDER = Path(__file__).parent
-QUIET = {
-    "JAX_PLATFORMS": "cpu",
-    "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
-    "TPU_SKIP_MDS_QUERY": "1",
-    "TPU_WORKER_HOSTNAMES": "localhost",
-    "TPU_ACCELERATOR_TYPE": "v5litepod-4",
-    "TPU_WORKER_ID": "0",
-    "TPU_STDERR_LOG_LEVEL": "3",
-    "TPU_MIN_LOG_LEVEL": "3",
-    "TF_CPP_MIN_LOG_LEVEL": "3",
-    "TPU_LOG_DIR": "disabled",
-}
+STORED = {"tpu": "tpu-v5e", "gpu": "gpu-h200"}
 SOURCE_TABLES = re.compile(r"\n(FileNames|FunctionNames|FileLocations|StackFrames)\n(?:.+\n)*")
 METADATA = re.compile(r', metadata=\{(?:[^{}"]|"[^"]*")*\}')
 TRIP_COUNT = re.compile(r'"known_trip_count":\{"n":"\d+"\}')
 
 
-def main(target_config):
-    os.environ.update(QUIET)
+def main():
+    os.environ.update(parse_target("aot:tpu-v5e").process_environment(os.environ))
     import jax
-    from jax.experimental import topologies
     from jax.sharding import SingleDeviceSharding
+
+    from layerbench.measure.absent import open_device
 
     specification = importlib.util.spec_from_file_location("kinds", FOLDER / "loop_kinds.py")
     kinds = importlib.util.module_from_spec(specification)
     sys.modules["kinds"] = kinds
     specification.loader.exec_module(kinds)
-    topology_of = {
-        "tpu": topologies.get_topology_desc("v5e:2x2", platform="tpu"),
-        "gpu": topologies.get_topology_desc(
-            "h200", platform="cuda", target_config=target_config.read_text(), topology="1x1x1"
-        ),
-    }
-    for target, topology in topology_of.items():
-        device = SingleDeviceSharding(topology.devices[0])
+    for target, chip in STORED.items():
+        device = SingleDeviceSharding(open_device(CHIPS[chip]))
         (FOLDER / "stored" / target).mkdir(parents=True, exist_ok=True)
         for name, kind in kinds.KINDS.items():
             arguments = [
@@ -73,4 +59,4 @@ def without_settings(line):
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main()
