@@ -1,8 +1,9 @@
 """What is measured here: the models of `layerbench_models`, in every layout and phase.
 
 The one place where harness and models meet. asv runs today's file on old commits, so it touches the
-models through `build`, the methods of what it returns, `Positions`, `convert_params` and
-`convert_cache` alone; what an old commit lacks is "not applicable" there.
+models through `build`, the methods of what it returns, `Positions`, `convert_params`, `convert_cache`
+and, for folders, `holds_weights` and `load_safetensors` alone; what an old commit lacks is "not
+applicable" there.
 
 All layouts of a group get the same parameters, caches and tokens, bit for bit, so that their answers
 can be held to one oracle: the unrolled layout's, computed once for each group.
@@ -149,15 +150,17 @@ class Subject:
 
 @functools.lru_cache(maxsize=1)
 def host_params(model: str, layers: int, dtype: str) -> Any:
-    """Random parameters as the stacked layout stores them, in numpy arrays: a parameter tree.
+    """Parameters as the stacked layout stores them: a parameter tree.
 
-    Matrices are normally distributed, with a deviation that keeps hidden states in range; vectors,
+    A folder with weights gives its own, of its first layers. Others are random, in numpy arrays:
+    matrices are normally distributed, with a deviation that keeps hidden states in range; vectors,
     which are the norms' scales, lie around one.
     """
+    stacked = layerbench_models.build(model, STACKED, num_layers=layers, dtype=dtype)
+    if model not in MODELS and layerbench_models.holds_weights(model):
+        return layerbench_models.load_safetensors(model, stacked, first_layers=True)
     rng = np.random.default_rng(KEY)
-    abstract = layerbench_models.build(
-        model, STACKED, num_layers=layers, dtype=dtype
-    ).abstract_params()
+    abstract = stacked.abstract_params()
 
     def fill(leaf: jax.ShapeDtypeStruct) -> np.ndarray:
         noise = rng.standard_normal(leaf.shape, np.float32)
