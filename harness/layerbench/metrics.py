@@ -266,8 +266,8 @@ _DECLARED = (
         counts=(
             "Operations of matrix products and convolutions in one step, a multiply-add counted as "
             "two, from the jaxpr with scans multiplied by their length; before compilation, so "
-            "equal for every target. Everything else, and kernels without a cost estimate, are "
-            "left out."
+            "equal for every target, and of all devices together. Everything else, and kernels "
+            "without a cost estimate, are left out."
         ),
         kind=Kind.EXACT,
         role=Role.DIAGNOSTIC,
