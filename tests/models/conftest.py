@@ -9,9 +9,6 @@ from pathlib import Path
 import jax
 import pytest
 
-# Before any device is initialised: the sharding tests need more than one.
-jax.config.update("jax_num_cpu_devices", 4)
-
 
 def _load(name: str):
     qualified = f"layerbench_models_tests_{name}"
