@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from layerbench_models import LAYOUTS, CheckpointError, ParameterError, build, load_safetensors
+from layerbench_models import CheckpointError, ParameterError, build, load_safetensors
 from layerbench_models.checkpoint import places
 from layerbench_models.checkpoint.errors import listed
 
@@ -29,7 +29,7 @@ def model(qwen):
     return build(qwen, "stacked")
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", ["unrolled", "stacked"])
 def test_each_tensor_that_is_left_out_is_named_as_missing(qwen, tensors, tmp_path, layout):
     stored = tensors(qwen)
     model = build(qwen, layout)
