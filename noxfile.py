@@ -69,7 +69,8 @@ def install(session: nox.Session, *requirements: str) -> None:
 def run_tests(session: nox.Session, marker: str) -> None:
     """Install everything that tests need and run those that the marker expression selects."""
     install(session, "-e", "harness[asv,jax]", "-e", "models", *group("tests"))
-    session.run("pytest", "-m", marker, *session.posargs)
+    # tests/benchmark is a smoke check here; its table is for those who run it by itself.
+    session.run("pytest", "-m", marker, "--benchmark-quiet", *session.posargs)
 
 
 @nox.session
