@@ -36,7 +36,7 @@ _SIZES = {
         "vocab_size": 127,
         "hidden_size": 44,  # transformers wants a multiple of the heads
         "intermediate_size": 59,
-        "num_hidden_layers": 5,
+        "num_hidden_layers": 4,
         "num_attention_heads": 4,
         "num_key_value_heads": 2,
         "head_dim": 10,
