@@ -2,8 +2,8 @@
 
 Two layouts are told apart only on evidence. Samples taken in turn are compared round by round, so
 that what slows the machine down in a round counts for both: the interval of the median ratio must
-not hold 1. Samples taken apart have only their own intervals, which must not overlap. With too few
-samples for an interval layouts are tied.
+not hold 1. Samples taken apart have only their own intervals, which must not overlap. Of a layout
+that was too slow for an interval no sample may be among the other's. Otherwise layouts are tied.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from layerbench.cell import Cell, group_cells
 from layerbench.metrics import PRIMARY_TIMED
 from layerbench.record import Record, Status
 from layerbench.report.text import scaled
-from layerbench.statistics import median_interval
+from layerbench.statistics import CONFIDENCE, median_interval
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -231,8 +231,21 @@ def _told_apart(faster: Record, slower: Record) -> bool:
     if faster.interleaved and slower.interleaved:
         rounds = zip(_samples(faster), _samples(slower), strict=False)
         ratios = [slow / fast for fast, slow in rounds if fast > 0]
-        return median_interval(ratios)[0] > 1
-    return _interval(faster)[1] < _interval(slower)[0]
+        if math.isfinite(median_interval(ratios)[0]):
+            return median_interval(ratios)[0] > 1
+    return _interval(faster)[1] < _interval(slower)[0] or _lie_apart(faster, slower)
+
+
+def _lie_apart(faster: Record, slower: Record) -> bool:
+    """Whether no sample of one is among the other's, and there are enough for that to mean something.
+
+    If both were drawn from one distribution, all orders of the samples would be equally likely, and
+    two of them keep the sides apart (the extreme case of the Mann-Whitney test).
+    """
+    fast, slow = _samples(faster), _samples(slower)
+    if not fast or not slow or max(fast) >= min(slow):
+        return False
+    return 2 / math.comb(len(fast) + len(slow), len(slow)) <= 1 - CONFIDENCE
 
 
 def _ratio(numerator: float | None, denominator: float | None) -> float | None:

@@ -93,9 +93,15 @@ def test_the_budget_ends_the_sampling_after_the_fewest_samples():
     assert 3 < clock.now_ns / 1e9 < 3.5
 
 
-def test_steps_far_slower_than_the_budget_are_sampled_once():
+def test_steps_far_slower_than_the_budget_are_sampled_twice():
     samples, _, _ = run({"a": 4000}, min_samples=6, budget_s=2)
-    assert samples == [[4000]]
+    assert samples == [[4000, 4000]]
+
+
+def test_a_slow_member_does_not_leave_the_others_without_samples():
+    samples, log, _ = run({"slow": 4000, "quick": 100}, min_samples=6, budget_s=5)
+    assert [len(each) for each in samples] == [2, 6]
+    assert [name for name, _ in log[2:4]] == ["slow", "quick"]
 
 
 def test_a_single_sample_claims_no_precision():

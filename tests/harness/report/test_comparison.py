@@ -49,10 +49,20 @@ def test_layouts_that_take_turns_in_being_faster_are_tied(make_record):
     assert marks(records) == {"a": "tied", "b": "tied"}
 
 
-@pytest.mark.parametrize("count", [1, 5])
-def test_too_few_samples_are_told_apart_from_nothing(make_record, count):
-    records = [make_record("a", 10.0), make_record("b", 90.0, count=count)]
+@pytest.mark.parametrize(("fast", "slow"), [(9, 1), (3, 2), (5, 2)])
+def test_too_few_samples_are_told_apart_from_nothing(make_record, fast, slow):
+    records = [make_record("a", 10.0, count=fast), make_record("b", 90.0, count=slow)]
     assert marks(records) == {"a": "tied", "b": "tied"}
+
+
+@pytest.mark.parametrize(("fast", "slow"), [(8, 2), (9, 5)])
+def test_a_layout_too_slow_for_an_interval_is_told_apart_if_no_sample_overlaps(
+    make_record, fast, slow
+):
+    quick = make_record("a", 10.0, count=fast)
+    assert marks([quick, make_record("b", 90.0, count=slow)]) == {"a": "fastest", "b": ""}
+    overlapping = make_record("b", 90.0, samples=(10.0, 90.0))
+    assert marks([quick, overlapping]) == {"a": "tied", "b": "tied"}
 
 
 def test_who_is_no_contender_is_never_the_best(make_record):

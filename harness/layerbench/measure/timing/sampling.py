@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     Synchronise = Callable[[object], object]
 
 _NS_PER_MS = 1e6
+_FEWEST = 2
+"""Samples of a member that is far too slow for the budget."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -32,7 +34,9 @@ class SamplingPlan:
 
     Attributes:
         target_relative_precision: Wanted half width of the median's 95 % interval, over the median.
-        min_samples: Taken whatever the precision, as long as the budget is not exceeded threefold.
+        min_samples: Taken whatever the precision by every member that could take them alone within
+            the budget; a slower one stops when the budget is spent, after two samples at least
+            (two and eight that do not overlap are told apart with 95 % confidence).
         max_samples: Never exceeded.
         budget_s: Wall time for all members together; a round that has begun is finished.
         min_sample_ms: A sample is made of as many calls as fill this time, so that the clock, the
@@ -40,7 +44,7 @@ class SamplingPlan:
     """
 
     target_relative_precision: float = 0.02
-    min_samples: int = 6
+    min_samples: int = 8
     max_samples: int = 60
     budget_s: float = 6.0
     min_sample_ms: float = 10.0
@@ -139,19 +143,30 @@ def sample_in_turn(
         before_sample: Told the index of the member that is sampled next.
 
     Returns:
-        For each member its samples in order; all members have the same number of samples.
+        For each member its samples in order of the rounds. A slow member may have taken part in
+        the first rounds only.
     """
     start_ns = clock()
     samples: list[list[float]] = [[] for _ in members]
+    costs_s = [0.0] * len(members)
     with _no_garbage_collection():
         calls = []
         for index, member in enumerate(members):
             before_sample(index)
             calls.append(_calls_per_sample(member, plan.min_sample_ms, clock))
-        while not _enough(samples, plan, (clock() - start_ns) / 1e9):
-            for index, member in enumerate(members):
+        in_turn = list(range(len(members)))
+        while in_turn:
+            for index in in_turn:
                 before_sample(index)
-                samples[index].append(member.time_step_ms(calls[index]))
+                began_ns = clock()
+                samples[index].append(members[index].time_step_ms(calls[index]))
+                costs_s[index] = (clock() - began_ns) / 1e9
+            elapsed_s = (clock() - start_ns) / 1e9
+            in_turn = [
+                index
+                for index in _still_wanted(samples, costs_s, plan, elapsed_s)
+                if index in in_turn
+            ]
     return samples
 
 
@@ -164,17 +179,30 @@ def relative_precision(samples: Sequence[float]) -> float:
     return (high - low) / 2 / middle
 
 
-def _enough(samples: Sequence[Sequence[float]], plan: SamplingPlan, elapsed_s: float) -> bool:
-    taken = len(samples[0]) if samples else plan.max_samples
-    if taken >= plan.max_samples:
-        return True
-    if taken == 0:
-        return False
-    if taken < plan.min_samples:
-        return elapsed_s > 3 * plan.budget_s
-    if elapsed_s > plan.budget_s:
-        return True
-    return all(relative_precision(each) <= plan.target_relative_precision for each in samples)
+def _still_wanted(
+    samples: Sequence[Sequence[float]],
+    costs_s: Sequence[float],
+    plan: SamplingPlan,
+    elapsed_s: float,
+) -> list[int]:
+    """The members that take part in the next round."""
+    rounds = max(map(len, samples))
+    if rounds >= plan.max_samples:
+        return []
+    if rounds < min(_FEWEST, plan.min_samples):
+        return list(range(len(samples)))
+    if elapsed_s <= plan.budget_s:
+        precise = all(
+            relative_precision(each) <= plan.target_relative_precision for each in samples
+        )
+        return [] if rounds >= plan.min_samples and precise else list(range(len(samples)))
+    # The budget is spent. Who needs few seconds for the fewest samples gets them: one slow member
+    # must not leave the others without an interval.
+    return [
+        index
+        for index, cost_s in enumerate(costs_s)
+        if rounds < plan.min_samples and cost_s * plan.min_samples <= plan.budget_s
+    ]
 
 
 def _calls_per_sample(member: Member, min_sample_ms: float, clock: Clock) -> int:
