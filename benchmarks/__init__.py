@@ -14,3 +14,6 @@ PARAM_NAMES = ("layout", "layers")
 LAYOUTS = ["unrolled", "stacked-scan", "stacked", "vmap"]
 LAYERS = [2, 8]
 """Only append to these: asv tells a history by its values."""
+
+ROUNDS = 1
+"""One commit then takes well under 15 minutes on 2 cores; `-a rounds=2` asks for more."""

@@ -16,7 +16,7 @@ NOT_INTERLEAVED = (
     "The layouts of this group were not sampled in turn, so drift of the machine can differ "
     "between them."
 )
-TOO_FEW_SAMPLES = "Too few samples for an interval of the median, so it is told apart from nothing."
+TOO_FEW_SAMPLES = "Too few samples for an interval of the median."
 
 
 class Footnotes:
