@@ -73,7 +73,7 @@ def test_timed_metrics_are_measured_in_two_rounds_and_exact_ones_once():
 @pytest.mark.parametrize(
     ("attributes", "fewest", "most", "min_sample_ms"),
     [
-        ({}, 6, 60, 10.0),
+        ({}, 8, 60, 10.0),
         ({"repeat": 1}, 1, 1, 0.0),
         ({"repeat": 9}, 9, 9, 10.0),
         ({"repeat": (2, 4, 0.5), "sample_time": 0.02}, 2, 4, 20.0),
