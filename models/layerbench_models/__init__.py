@@ -20,7 +20,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
 
@@ -47,6 +47,7 @@ from layerbench_models.model import Model
 from layerbench_models.positions import Positions, left_pad
 from layerbench_models.presets import PRESETS, preset
 from layerbench_models.stacks import (
+    ALIASES,
     LAYOUTS,
     CacheForm,
     Creation,
@@ -55,6 +56,7 @@ from layerbench_models.stacks import (
     Layout,
     Parameters,
     Remat,
+    RematScope,
     convert_cache,
     convert_params,
     resolve_layout,
@@ -66,6 +68,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "ALIASES",
     "DTYPES",
     "LAYOUTS",
     "NO_TOKEN",
@@ -93,6 +96,7 @@ __all__ = [
     "Parameters",
     "Positions",
     "Remat",
+    "RematScope",
     "RopeScaling",
     "UnknownNameError",
     "build",
@@ -122,6 +126,7 @@ def build(
     num_layers: int | None = None,
     dtype: str = "float32",
     remat: str = "none",
+    remat_scope: str = "layer",
     microbatches: int | None = None,
     mesh: Mesh | None = None,
     platform: str | None = None,
@@ -133,7 +138,9 @@ def build(
         layout: A layout's name, or a layout.
         num_layers: Another number of layers than the model's own.
         dtype: Type of parameters, hidden states and cache: one of `DTYPES`.
-        remat: What the backward pass computes again: "none" or "full".
+        remat: What the backward pass computes again: "none", "full", "dots", "named" or, in a
+            nested scan, "nested".
+        remat_scope: What it computes again as one piece: each "layer" or the whole "model".
         microbatches: Micro-batches of a pipeline; None lets the layout choose.
         mesh: Devices to spread parameters and caches over, by axes named "fsdp" and "tp".
         platform: What the programs are compiled for, where it is not the mesh's or the default.
@@ -149,10 +156,17 @@ def build(
         raise UnknownNameError("dtype", dtype, DTYPES)
     if remat not in tuple(Remat):
         raise UnknownNameError("remat", remat, Remat)
+    if remat_scope not in tuple(RematScope):
+        raise UnknownNameError("remat_scope", remat_scope, RematScope)
+    wanted: dict[str, Any] = {}
     if remat != Remat.NONE:
-        chosen = dataclasses.replace(chosen, remat=Remat(remat))
+        wanted["remat"] = Remat(remat)
+    if remat_scope != RematScope.LAYER:
+        wanted["remat_scope"] = RematScope(remat_scope)
     if microbatches is not None:
-        chosen = dataclasses.replace(chosen, microbatches=microbatches)
+        wanted["microbatches"] = microbatches
+    if wanted:
+        chosen = dataclasses.replace(chosen, **wanted)
     if mesh is not None:
         platform = platform or mesh.devices.flat[0].platform
         mesh = partitioning.automatic(mesh)

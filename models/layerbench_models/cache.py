@@ -31,8 +31,8 @@ class CacheOrder(StrEnum):
         return self.axes.index("s")
 
     def arrange(self, fresh_btkh: jax.Array) -> jax.Array:
-        """Brings new keys or values (B, T, K, h) into this order."""
-        return fresh_btkh if self is CacheOrder.TOKEN_MAJOR else jnp.swapaxes(fresh_btkh, 1, 2)
+        """Brings new keys or values (..., B, T, K, h) into this order."""
+        return fresh_btkh if self is CacheOrder.TOKEN_MAJOR else jnp.swapaxes(fresh_btkh, -3, -2)
 
 
 @jax.tree_util.register_dataclass
@@ -112,11 +112,12 @@ def write_tokens(
 
     Args:
         buffer: One layer's buffer, or the stacked buffer when `layer` is given.
-        fresh_btkh: The new keys or values (B, T, K, h).
+        fresh_btkh: The new keys or values (B, T, K, h); or those of adjoining layers
+            (N, B, T, K, h), when `layer` is given.
         slot: First slot that is written.
         order: The order of the buffer's axes within a layer.
         row: First batch row that is written.
-        layer: Index into the stacked buffer's leading axis.
+        layer: Index into the stacked buffer's leading axis, of the first layer that is written.
 
     Returns:
         The buffer with the tokens in it; in place where the compiler can.
@@ -125,6 +126,6 @@ def write_tokens(
     start: list[jax.Array | int] = [row, 0, 0, 0]
     start[order.token_axis] = slot
     if layer is not None:
-        fresh, start = fresh[None], [layer, *start]
+        fresh, start = fresh if fresh.ndim > len(start) else fresh[None], [layer, *start]
     indices = [jnp.asarray(index, jnp.int32) for index in start]
     return lax.dynamic_update_slice(buffer, fresh, indices)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 from flax import nnx
+from jax.sharding import Mesh
 
 from layerbench_models.cache import KVCache
 from layerbench_models.config import ModelConfig
@@ -12,13 +13,20 @@ from layerbench_models.layers import Embedding, OutputHead, RMSNorm, rope_table
 from layerbench_models.positions import Positions, sequence_starts
 from layerbench_models.stacks.create import create_stack
 from layerbench_models.stacks.layout import Layout
+from layerbench_models.stacks.remat import checkpointed
 
 
 class CausalLM(nnx.Module):
     """A decoder-only language model in one layout."""
 
     def __init__(
-        self, config: ModelConfig, layout: Layout, *, key: jax.Array, dtype: jnp.dtype
+        self,
+        config: ModelConfig,
+        layout: Layout,
+        *,
+        key: jax.Array,
+        dtype: jnp.dtype,
+        mesh: Mesh | None = None,
     ) -> None:
         """Creates the parameters; the same numbers in every layout for one key.
 
@@ -27,11 +35,13 @@ class CausalLM(nnx.Module):
             layout: How its decoder layers are laid out.
             key: Random key.
             dtype: Type of the parameters and of the hidden states.
+            mesh: Devices that a sharded creation spreads the layers over.
         """
         embedding_key, stack_key, head_key = jax.random.split(key, 3)
         self.config = config
+        self.layout = layout
         self.embedding = Embedding(config, key=embedding_key, dtype=dtype)
-        self.stack = create_stack(config, layout, key=stack_key, dtype=dtype)
+        self.stack = create_stack(config, layout, key=stack_key, dtype=dtype, mesh=mesh)
         self.norm = RMSNorm(config.hidden_dim, eps=config.norm_eps, dtype=dtype)
         if not config.tied_embeddings:
             self.head = OutputHead(config, key=head_key, dtype=dtype)
@@ -52,9 +62,9 @@ class CausalLM(nnx.Module):
         """
         slots = tokens_bt.shape[1]
         starts_b = sequence_starts(slots, lengths_b)
-        x_btd = self.embedding(tokens_bt)
-        x_btd = self.stack.train(x_btd, rope_table(self.config, _places(slots, starts_b)), starts_b)
-        return self._score(x_btd)
+        rope = rope_table(self.config, _places(slots, starts_b))
+        train = checkpointed(self.stack.train, self.layout.model_remat, in_loop=False)
+        return self._score(train(self.embedding(tokens_bt), rope, starts_b))
 
     def prefill(
         self, cache: KVCache, tokens_bt: jax.Array, lengths_b: jax.Array

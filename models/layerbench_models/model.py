@@ -11,7 +11,9 @@ import jax.numpy as jnp
 import optax
 from flax import nnx
 from jax import lax
-from jax.sharding import Mesh
+from jax.experimental.layout import Format
+from jax.experimental.layout import Layout as DeviceLayout
+from jax.sharding import Mesh, SingleDeviceSharding
 
 from layerbench_models import partitioning
 from layerbench_models.cache import KVCache, empty_cache
@@ -81,6 +83,40 @@ class Model:
         """Returns the cache's shapes and types (and shardings), allocating nothing."""
         cache = jax.eval_shape(lambda: self._empty_cache(batch, capacity))
         return cache if self.mesh is None else _with(cache, self._cache_shardings(cache))
+
+    def cache_formats(
+        self, batch: int, capacity: int, *, device: jax.Device | None = None
+    ) -> KVCache | None:
+        """Returns how devices are to store the cache, a `Format` in the place of each array.
+
+        None where the layout pins nothing. A compiler chooses the storage of what it computes, but
+        not of what a program takes and returns; so a pinned cache is pinned where it is jitted:
+
+            formats = model.cache_formats(batch, capacity)
+            step = jax.jit(
+                model.decode_step,
+                donate_argnums=1,
+                in_shardings=(None, formats, None, None),
+                out_shardings=(None, formats),
+            )
+            cache = jax.device_put(model.init_cache(batch, capacity), formats)
+
+        Args:
+            batch: Number of sequences, B.
+            capacity: Tokens that fit, S.
+            device: Where the cache lies, if the model has no mesh; None takes the default device.
+        """
+        order = self.layout.cache_device_order
+        if order is None:
+            return None
+        major_to_minor = tuple(self.layout.cache_axes.index(letter) for letter in order)
+        cache = jax.eval_shape(lambda: self._empty_cache(batch, capacity))
+        if self.mesh is None:
+            single = SingleDeviceSharding(device or jax.devices()[0])
+            shardings = jax.tree.map(lambda _: single, cache)
+        else:
+            shardings = self._cache_shardings(cache)
+        return jax.tree.map(lambda s: Format(DeviceLayout(major_to_minor), s), shardings)
 
     def init_optimizer(self, params: Params) -> OptimizerState:
         """Returns AdamW's state for the parameters, its moments sharded as they are."""
@@ -232,7 +268,7 @@ class Model:
         return generated, self._place_cache(cache)
 
     def _create(self, key: jax.Array) -> CausalLM:
-        return CausalLM(self.config, self.layout, key=key, dtype=self.dtype)
+        return CausalLM(self.config, self.layout, key=key, dtype=self.dtype, mesh=self.mesh)
 
     def _empty_cache(self, batch: int, capacity: int) -> KVCache:
         return empty_cache(

@@ -87,6 +87,31 @@ def run(model, params, tokens, lengths, *, steps=2, spare=1):
     return Outcome(np.asarray(logits), cache, float(loss), gradients)
 
 
+def expected(model_config, tokens, lengths):
+    """What `unrolled` gives, with the random parameters; computed once for the same numbers."""
+    return _expected(model_config, tokens.tobytes(), tokens.shape, tuple(lengths.tolist()))
+
+
+@functools.cache
+def _expected(model_config, tokens, shape, lengths):
+    tokens = np.frombuffer(tokens, np.int32).reshape(shape)
+    model = build(model_config, "unrolled")
+    with jax.default_matmul_precision("highest"):
+        return run(model, random_params(model_config), tokens, np.array(lengths, np.int32))
+
+
+def gradients(model, params, tokens, lengths):
+    """The loss and its gradients, parameters and gradients as `unrolled` stores them."""
+    unrolled = LAYOUTS["unrolled"]
+
+    def training(params, tokens, lengths):
+        params = convert_params(params, unrolled, model.layout)
+        loss, gradients = jax.value_and_grad(model.loss)(params, tokens, lengths)
+        return loss, convert_params(gradients, model.layout, unrolled)
+
+    return fast_jit(training)(params, tokens, lengths)
+
+
 @functools.cache
 def _program(model, rows, slots, steps, spare):
     rng = np.random.default_rng(1)
@@ -116,9 +141,42 @@ def _program(model, rows, slots, steps, spare):
     return fast_jit(everything)
 
 
+HASTE = {
+    "xla_backend_optimization_level": 0,
+    "xla_llvm_disable_expensive_passes": True,
+    "xla_cpu_use_fusion_emitters": False,  # with them, compiling takes three times as long
+}
+
+
 def fast_jit(function, **options):
     """`jax.jit` that spends little on optimising machine code which runs once."""
-    return jax.jit(function, compiler_options={"xla_backend_optimization_level": 0}, **options)
+    return jax.jit(function, compiler_options=_known_haste(), **options)
+
+
+@functools.cache
+def _known_haste():
+    """Those options that this jaxlib still has."""
+
+    def is_known(name):
+        try:
+            jax.jit(lambda: 0, compiler_options={name: HASTE[name]}).lower().compile()
+        except jax.errors.JaxRuntimeError:
+            return False
+        return True
+
+    return {name: value for name, value in HASTE.items() if is_known(name)}
+
+
+def assert_same_gradients(actual, expected):
+    """Fails where a loss and its gradients leave the tolerances around the expected outcome's."""
+    loss, gradients = actual
+    np.testing.assert_allclose(loss, expected.loss, rtol=0, atol=LOSS_ATOL)
+    assert jax.tree.structure(gradients) == jax.tree.structure(expected.gradients)
+    jax.tree.map(
+        lambda a, e: np.testing.assert_allclose(a, e, rtol=0, atol=GRADIENT_ATOL),
+        gradients,
+        expected.gradients,
+    )
 
 
 def assert_same(actual, expected):
@@ -130,13 +188,7 @@ def assert_same(actual, expected):
         actual.cache,
         expected.cache,
     )
-    np.testing.assert_allclose(actual.loss, expected.loss, rtol=0, atol=LOSS_ATOL)
-    assert jax.tree.structure(actual.gradients) == jax.tree.structure(expected.gradients)
-    jax.tree.map(
-        lambda a, e: np.testing.assert_allclose(a, e, rtol=0, atol=GRADIENT_ATOL),
-        actual.gradients,
-        expected.gradients,
-    )
+    assert_same_gradients((actual.loss, actual.gradients), expected)
     # A greedy token is decided where no error within the tolerance can turn it.
     best = np.sort(expected.logits, axis=-1)
     decided = best[..., -1] - best[..., -2] > 2 * LOGITS_ATOL

@@ -15,11 +15,13 @@ from layerbench_models import (
     BackendError,
     CacheOrder,
     ConfigError,
+    DecodeWeights,
     ModelConfig,
     ModelError,
     ParameterError,
     Positions,
     Remat,
+    RematScope,
     UnknownNameError,
     build,
     phase,
@@ -38,7 +40,19 @@ from layerbench_models import (
             {"dtype": "int8"},
             "unknown dtype 'int8': choose one of float32, bfloat16, float16",
         ),
-        ({"remat": "half"}, "unknown remat 'half': choose one of none, full"),
+        (
+            {"remat": "half"},
+            "unknown remat 'half': choose one of none, full, dots, named, nested",
+        ),
+        ({"remat_scope": "all"}, "unknown remat_scope 'all': choose one of layer, model"),
+        (
+            {"remat_scope": "model"},
+            "layout 'unrolled' makes no sense: nothing is computed again, of no scope",
+        ),
+        (
+            {"remat": "nested"},
+            "layout 'unrolled' makes no sense: nested remat goes by blocks of layers",
+        ),
         ({"num_layers": 0}, "num_layers is 0: give a positive int"),
         (
             {"microbatches": 2},
@@ -89,15 +103,19 @@ def test_a_folder_serves_as_a_model(tmp_path):
 
 
 def test_options_become_fields_of_the_layout():
-    model = build("qwen3-tiny", "vmap", remat="full", microbatches=2, dtype="bfloat16")
-    assert (model.layout.remat, model.layout.microbatches) == (Remat.FULL, 2)
+    model = build(
+        "qwen3-tiny", "vmap", remat="full", remat_scope="model", microbatches=2, dtype="bfloat16"
+    )
+    assert (model.layout.remat, model.layout.remat_scope) == (Remat.FULL, RematScope.MODEL)
+    assert model.layout.microbatches == 2
     assert {leaf.dtype for leaf in jax.tree.leaves(model.abstract_params())} == {
         jnp.dtype("bfloat16")
     }
 
 
-@pytest.mark.parametrize("name", LAYOUTS)
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize(
+    ("name", "dtype"), [*((name, "bfloat16") for name in LAYOUTS), ("unrolled", "float16")]
+)
 def test_every_phase_keeps_the_dtype_and_scores_in_float32(name, dtype):
     model = build("llama3-tiny", name, dtype=dtype)
     params, cache = model.abstract_params(), model.abstract_cache(4, 8)
@@ -121,12 +139,11 @@ def test_every_phase_keeps_the_dtype_and_scores_in_float32(name, dtype):
 
 
 def test_only_the_layout_that_says_so_decodes_on_other_parameters():
-    prepared = {}
-    for name in LAYOUTS:
+    for name, layout in LAYOUTS.items():
         model = build("qwen3-tiny", name)
         before = jax.tree.structure(model.abstract_params())
-        prepared[name] = jax.tree.structure(model.abstract_decode_params()) != before
-    assert prepared == {"unrolled": False, "stacked-scan": False, "vmap": False, "stacked": True}
+        changes = layout.decode_weights is DecodeWeights.UNSTACKED_ONCE
+        assert (jax.tree.structure(model.abstract_decode_params()) != before) == changes, name
 
 
 def test_unprepared_parameters_are_refused_before_they_are_sliced_in_every_step():

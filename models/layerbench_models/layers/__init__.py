@@ -8,6 +8,7 @@ from layerbench_models.layers.dot_product import (
     GroupedQuery,
     cached_attention,
     causal_attention,
+    joined_attention,
 )
 from layerbench_models.layers.embedding import Embedding, OutputHead
 from layerbench_models.layers.mlp import GatedMLP
@@ -28,5 +29,6 @@ __all__ = [
     "Rope",
     "cached_attention",
     "causal_attention",
+    "joined_attention",
     "rope_table",
 ]

@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from flax import nnx
+from jax.ad_checkpoint import checkpoint_name
 
 from layerbench_models.config import ModelConfig
 from layerbench_models.layers.attention import Attend, GroupedQueryAttention
@@ -14,7 +15,10 @@ from layerbench_models.layers.mlp import GatedMLP
 from layerbench_models.layers.norm import RMSNorm
 from layerbench_models.layers.rope import Rope
 
-__all__ = ["Attend", "DecoderLayer"]
+__all__ = ["SAVED_NAMES", "Attend", "DecoderLayer"]
+
+SAVED_NAMES = ("attention_output", "mlp_output")
+"""Names of the values in a layer that rematerialisation by name stores."""
 
 
 class DecoderLayer(nnx.Module):
@@ -42,5 +46,6 @@ class DecoderLayer(nnx.Module):
     def __call__(self, x_btd: jax.Array, rope: Rope, attend: Attend) -> tuple[jax.Array, Any]:
         """Returns the hidden states (B, T, D) after this layer, and what `attend` keeps."""
         attended, kept = self.attention(self.attention_norm(x_btd), rope, attend)
-        x_btd = x_btd + attended
-        return x_btd + self.mlp(self.mlp_norm(x_btd)), kept
+        attention_name, mlp_name = SAVED_NAMES
+        x_btd = x_btd + checkpoint_name(attended, attention_name)
+        return x_btd + checkpoint_name(self.mlp(self.mlp_norm(x_btd)), mlp_name), kept

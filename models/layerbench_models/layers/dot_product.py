@@ -127,6 +127,71 @@ def cached_attention(
     return _masked_attention(q_b1hh, keys, values, valid[:, None, :], form)
 
 
+def joined_attention(  # noqa: PLR0917 - queries, keys and values by place, as everywhere
+    q_b1hh: jax.Array,
+    k_b1kh: jax.Array,
+    v_b1kh: jax.Array,
+    keys: jax.Array,
+    values: jax.Array,
+    positions: Positions,
+    form: AttentionForm,
+) -> jax.Array:
+    """Attends from one token of each sequence to everything cached before it, and to itself.
+
+    The same as `cached_attention` over a cache with the current token in it, but the cache need not
+    be written first. Scores over the cache and the token's own meet in one softmax, through the
+    maximum of both.
+
+    Args:
+        q_b1hh: Queries (B, 1, H, h).
+        k_b1kh: The current token's keys (B, 1, K, h).
+        v_b1kh: Its values (B, 1, K, h).
+        keys: One layer's cached keys, in the form's order; whatever the current slot holds.
+        values: One layer's cached values.
+        positions: The current slot and each sequence's first one.
+        form: How it is computed; cuDNN cannot.
+
+    Returns:
+        The context (B, 1, H, h).
+    """
+    b, _, heads, h = q_b1hh.shape
+    kv = form.order.axes
+    kv_heads = k_b1kh.shape[2]
+    if form.grouped_query is GroupedQuery.REPEATED:
+        group = heads // kv_heads
+        keys, values = (jnp.repeat(x, group, axis=kv.index("k")) for x in (keys, values))
+        k_b1kh, v_b1kh = (jnp.repeat(x, group, axis=2) for x in (k_b1kh, v_b1kh))
+        kv_heads = heads
+    q_bkgh = q_b1hh.reshape(b, kv_heads, heads // kv_heads, h)
+    slots = jnp.arange(keys.shape[form.order.token_axis], dtype=jnp.int32)
+    # The cached scores' axes, and which operand of their contraction comes first.
+    if form.grouped_query is GroupedQuery.GROUPED_KEYS_FIRST:
+        axes, operands = "bksg", (f"{kv},bkgh", keys, q_bkgh)
+        over, broadcast = 2, (slice(None), None, slice(None), None)
+    else:
+        axes, operands = "bkgs", (f"bkgh,{kv}", q_bkgh, keys)
+        over, broadcast = 3, (slice(None), None, None, slice(None))
+    scale = 1 / math.sqrt(h)
+    inputs, first, second = operands
+    cached = jnp.einsum(f"{inputs}->{axes}", first, second, preferred_element_type=jnp.float32)
+    fresh = jnp.einsum("bkgh,bkh->bkg", q_bkgh, k_b1kh[:, 0], preferred_element_type=jnp.float32)
+    before = (slots[None, :] >= positions.starts[:, None]) & (slots[None, :] < positions.fill)
+    cached = jnp.where(before[broadcast], cached * scale, MASKED_SCORE)
+    # What the cache holds at the current slot takes part in nothing, not even where all is masked.
+    is_current = jnp.broadcast_to((slots == positions.fill)[None, :], before.shape)
+    cached = jnp.where(is_current[broadcast], -jnp.inf, cached)
+    is_token = (positions.fill >= positions.starts)[:, None, None]
+    fresh = jnp.expand_dims(jnp.where(is_token, fresh * scale, MASKED_SCORE), over)
+    highest = jnp.maximum(jnp.max(cached, axis=over, keepdims=True), fresh)
+    cached, fresh = jnp.exp(cached - highest), jnp.exp(fresh - highest)
+    total = jnp.sum(cached, axis=over, keepdims=True) + fresh
+    cached_weights = (cached / total).astype(values.dtype)
+    fresh_weights = jnp.squeeze(fresh / total, over).astype(values.dtype)
+    context_bkgh = jnp.einsum(f"{axes},{kv}->bkgh", cached_weights, values)
+    context_bkgh += fresh_weights[..., None] * v_b1kh[:, 0, :, None, :]
+    return context_bkgh.reshape(b, 1, heads, h)
+
+
 def _masked_attention(
     q_bthh: jax.Array, keys: jax.Array, values: jax.Array, mask_bts: jax.Array, form: AttentionForm
 ) -> jax.Array:

@@ -2,7 +2,8 @@
 
 A loop over layers (see `forward`) threads three things past each layer: a carry, one item of
 per-layer input, and one emitted value. A flow says what of the cache goes into which of them, and
-gives each layer the `attend` that reads and writes it. Every flow therefore meets every loop.
+gives each layer the `attend` that reads and writes it. What a phase attends to is apart from both
+(see `phase`). Every flow therefore meets every loop and every phase.
 """
 
 from __future__ import annotations
@@ -11,14 +12,16 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 import jax
+from jax import lax
 
-from layerbench_models.cache import KVCache, write_tokens
-from layerbench_models.layers import Attend, AttentionForm, cached_attention, causal_attention
-from layerbench_models.positions import Positions
-from layerbench_models.stacks.layout import CacheForm
+from layerbench_models.cache import KVCache
+from layerbench_models.layers import Attend
+from layerbench_models.stacks.choices import CacheForm
+from layerbench_models.stacks.emitted import listed, stacked
+from layerbench_models.stacks.phase import Phase, Training
 
 Index = jax.Array | int
-"""Which layer: a Python integer in a Python loop, traced in a scan."""
+"""Which layer: a Python integer in a Python loop, traced in a compiled one."""
 
 
 class CacheFlow(Protocol):
@@ -54,15 +57,15 @@ class CacheFlow(Protocol):
 class NoCache:
     """Training: nothing is kept."""
 
-    def __init__(self, starts_b: jax.Array, form: AttentionForm) -> None:
-        """Attends causally within sequences that begin at `starts_b`."""
-        self._starts_b, self._form = starts_b, form
+    def __init__(self, phase: Training) -> None:
+        """Attends as the phase does."""
+        self._phase = phase
         self.carry, self.items = None, None
 
     def attend(self, carry: Any, item: Any, index: Index) -> Attend:
         """Returns causal attention."""
         del carry, item, index
-        return lambda q, k, v: (causal_attention(q, k, v, self._starts_b, self._form), None)
+        return lambda q, k, v: (self._phase.among_fresh(q, k, v), None)
 
     def advance(self, carry: Any, kept: Any, index: Index) -> tuple[Any, Any]:
         """Passes the empty carry on."""
@@ -74,130 +77,103 @@ class NoCache:
         del carry, emitted
 
 
-class PromptEmitted:
-    """Prefill: the layers emit the prompt's keys and values, which are written at the end."""
+class OwnArrays:
+    """Each layer receives arrays of its own, writes into them and emits them.
 
-    def __init__(self, cache: KVCache, starts_b: jax.Array, form: AttentionForm) -> None:
-        """Fills `cache` from slot 0 on with prompts that begin at `starts_b`."""
-        self._cache, self._starts_b, self._form = cache, starts_b, form
-        self.carry, self.items = None, None
+    They are the entries of a list, which a loop over it updates in place, or slices of stacked
+    arrays. A scan writes those into new stacked arrays.
+    """
 
-    def attend(self, carry: Any, item: Any, index: Index) -> Attend:
-        """Returns causal attention that keeps the keys and values."""
-        del carry, item, index
-        return lambda q, k, v: (causal_attention(q, k, v, self._starts_b, self._form), (k, v))
+    def __init__(self, cache: KVCache, phase: Phase) -> None:
+        """Writes `cache` as the phase does."""
+        self._cache, self._phase = cache, phase
+        self.carry = None
+        self.items: Any = cache
+        if not cache.is_stacked:
+            pairs = zip(cache.keys, cache.values, strict=True)
+            self.items = [KVCache(keys=keys, values=values) for keys, values in pairs]
 
-    def advance(self, carry: Any, kept: Any, index: Index) -> tuple[Any, Any]:
-        """Emits the keys and values."""
-        del index
-        return carry, kept
-
-    def finish(self, carry: Any, emitted: Any) -> KVCache:
-        """Writes each layer's prompt into its array."""
-        del carry
-        count = len(self._cache.keys)
-        fresh = (
-            emitted
-            if isinstance(emitted, list)
-            else [jax.tree.map(lambda x, i=i: x[i], emitted) for i in range(count)]
-        )
-        order = self._form.order
-        return KVCache(
-            keys=tuple(
-                write_tokens(old, k, 0, order)
-                for old, (k, _) in zip(self._cache.keys, fresh, strict=True)
-            ),
-            values=tuple(
-                write_tokens(old, v, 0, order)
-                for old, (_, v) in zip(self._cache.values, fresh, strict=True)
-            ),
-        )
-
-
-class PromptInCarry:
-    """Prefill: each layer writes its prompt's keys and values into the carried cache."""
-
-    def __init__(self, cache: KVCache, starts_b: jax.Array, form: AttentionForm) -> None:
-        """Fills `cache` from slot 0 on with prompts that begin at `starts_b`."""
-        self._starts_b, self._form = starts_b, form
-        self.carry, self.items = cache, None
-
-    def attend(self, carry: KVCache, item: Any, index: Index) -> Attend:
-        """Returns causal attention that keeps the cache with the keys and values in it."""
-        del item
-        order = self._form.order
+    def attend(self, carry: Any, item: KVCache, index: Index) -> Attend:
+        """Returns attention over the layer's arrays, which it keeps, written."""
+        del carry, index
 
         def attend(q: jax.Array, k: jax.Array, v: jax.Array) -> tuple[jax.Array, KVCache]:
-            written = KVCache(
-                keys=write_tokens(carry.keys, k, 0, order, layer=index),
-                values=write_tokens(carry.values, v, 0, order, layer=index),
-            )
-            return causal_attention(q, k, v, self._starts_b, self._form), written
+            written = self._phase.write(item, k, v)
+            return self._phase.over_written(q, k, v, written), written
 
         return attend
 
-    def advance(self, carry: KVCache, kept: KVCache, index: Index) -> tuple[KVCache, None]:
-        """Carries the written cache on."""
-        del carry, index
-        return kept, None
-
-    def finish(self, carry: KVCache, emitted: Any) -> KVCache:
-        """Returns the carried cache."""
-        del emitted
-        return carry
-
-
-class TokenInList:
-    """Decode: each layer has arrays of its own and writes one token in place."""
-
-    def __init__(self, cache: KVCache, positions: Positions, form: AttentionForm) -> None:
-        """Writes slot `positions.fill` of each layer's arrays."""
-        self._positions, self._form = positions, form
-        self.carry = None
-        self.items = list(zip(cache.keys, cache.values, strict=True))
-
-    def attend(self, carry: Any, item: tuple[jax.Array, jax.Array], index: Index) -> Attend:
-        """Returns attention over the layer's arrays, which it keeps with the token in them."""
-        del carry, index
-        order, slot = self._form.order, self._positions.fill
-
-        def attend(q: jax.Array, k: jax.Array, v: jax.Array) -> tuple[jax.Array, Any]:
-            keys = write_tokens(item[0], k, slot, order)
-            values = write_tokens(item[1], v, slot, order)
-            return cached_attention(q, keys, values, self._positions, self._form), (keys, values)
-
-        return attend
-
-    def advance(self, carry: Any, kept: Any, index: Index) -> tuple[Any, Any]:
+    def advance(self, carry: Any, kept: KVCache, index: Index) -> tuple[Any, KVCache]:
         """Emits the layer's arrays."""
         del index
         return carry, kept
 
-    def finish(self, carry: Any, emitted: list[tuple[jax.Array, jax.Array]]) -> KVCache:
+    def finish(self, carry: Any, emitted: Any) -> KVCache:
         """Collects the layers' arrays."""
         del carry
-        return KVCache(keys=tuple(k for k, _ in emitted), values=tuple(v for _, v in emitted))
+        if self._cache.is_stacked:
+            return stacked(emitted)
+        return KVCache(
+            keys=tuple(layer.keys for layer in emitted),
+            values=tuple(layer.values for layer in emitted),
+        )
 
 
-class TokenInCarry:
-    """Decode: the whole cache is carried and each layer writes one token of it."""
+class Deferred:
+    """The layers only read the cache and emit new keys and values, which are written at the end."""
 
-    def __init__(self, cache: KVCache, positions: Positions, form: AttentionForm) -> None:
-        """Writes slot `positions.fill` of each layer of the stacked arrays."""
-        self._positions, self._form = positions, form
+    def __init__(self, cache: KVCache, phase: Phase) -> None:
+        """Writes `cache` as the phase does."""
+        self._cache, self._phase = cache, phase
+        self.carry = None
+        self.items = cache if phase.reads_cache else None
+
+    def attend(self, carry: Any, item: KVCache | None, index: Index) -> Attend:
+        """Returns attention over the layer's arrays and the new keys and values, which it keeps."""
+        del carry, index
+        return lambda q, k, v: (self._phase.over_unwritten(q, k, v, item), (k, v))
+
+    def advance(self, carry: Any, kept: Any, index: Index) -> tuple[Any, Any]:
+        """Emits the new keys and values."""
+        del index
+        return carry, kept
+
+    def finish(self, carry: Any, emitted: Any) -> KVCache:
+        """Writes all layers' keys and values: at once, or each into its own array."""
+        del carry
+        if self._cache.is_stacked:
+            return self._phase.write(self._cache, *stacked(emitted), layer=0)
+        layers = [
+            self._phase.write(KVCache(keys=keys, values=values), k, v)
+            for keys, values, (k, v) in zip(
+                self._cache.keys,
+                self._cache.values,
+                listed(emitted, len(self._cache.keys)),
+                strict=True,
+            )
+        ]
+        return KVCache(
+            keys=tuple(layer.keys for layer in layers),
+            values=tuple(layer.values for layer in layers),
+        )
+
+
+class InCarry:
+    """The whole cache is carried; each layer writes its tokens into it and then reads."""
+
+    def __init__(self, cache: KVCache, phase: Phase) -> None:
+        """Writes `cache` as the phase does."""
+        self._phase = phase
         self.carry, self.items = cache, None
 
     def attend(self, carry: KVCache, item: Any, index: Index) -> Attend:
-        """Returns attention over the layer's slice; it keeps the cache with the token in it."""
+        """Returns attention over the layer's slice; it keeps the cache with the tokens in it."""
         del item
-        order, slot = self._form.order, self._positions.fill
 
         def attend(q: jax.Array, k: jax.Array, v: jax.Array) -> tuple[jax.Array, KVCache]:
             # Written before it is read: the other order makes compilers keep two caches.
-            keys = write_tokens(carry.keys, k, slot, order, layer=index)
-            values = write_tokens(carry.values, v, slot, order, layer=index)
-            context = cached_attention(q, keys[index], values[index], self._positions, self._form)
-            return context, KVCache(keys=keys, values=values)
+            written = self._phase.write(carry, k, v, layer=index)
+            return self._phase.over_written(q, k, v, _layer(written, index)), written
 
         return attend
 
@@ -212,14 +188,58 @@ class TokenInCarry:
         return carry
 
 
-PREFILL_FLOWS: dict[CacheForm, Callable[[KVCache, jax.Array, AttentionForm], CacheFlow]] = {
-    CacheForm.LIST: PromptEmitted,
-    CacheForm.CARRY_TOKEN: PromptInCarry,
-}
-"""The flow of prefill for each form of cache; a pipeline has its own."""
+class LayerInCarry(InCarry):
+    """The whole cache is carried; each layer is taken out, written, and put back whole."""
 
-DECODE_FLOWS: dict[CacheForm, Callable[[KVCache, Positions, AttentionForm], CacheFlow]] = {
-    CacheForm.LIST: TokenInList,
-    CacheForm.CARRY_TOKEN: TokenInCarry,
+    def attend(self, carry: KVCache, item: Any, index: Index) -> Attend:
+        """Returns attention over the layer's slice; it keeps the cache with the slice put back."""
+        del item
+
+        def attend(q: jax.Array, k: jax.Array, v: jax.Array) -> tuple[jax.Array, KVCache]:
+            layer = self._phase.write(_layer(carry, index), k, v)
+            put_back = jax.tree.map(
+                lambda whole, part: lax.dynamic_update_index_in_dim(whole, part, index, 0),
+                carry,
+                layer,
+            )
+            return self._phase.over_written(q, k, v, layer), put_back
+
+        return attend
+
+
+class ReadThenWrite(InCarry):
+    """The whole cache is carried; each layer reads its slice and then writes its tokens."""
+
+    def attend(self, carry: KVCache, item: Any, index: Index) -> Attend:
+        """Returns attention over the unwritten slice and the new keys and values."""
+        del item
+
+        def attend(q: jax.Array, k: jax.Array, v: jax.Array) -> tuple[jax.Array, KVCache]:
+            context = self._phase.over_unwritten(q, k, v, _layer(carry, index))
+            written = self._phase.write(carry, k, v, layer=index)
+            return context, written
+
+        return attend
+
+
+def _layer(cache: KVCache, index: Index) -> KVCache:
+    return jax.tree.map(lambda a: a[index], cache)
+
+
+FLOWS: dict[CacheForm, Callable[[KVCache, Phase], CacheFlow]] = {
+    CacheForm.LIST: OwnArrays,
+    CacheForm.XS_YS: OwnArrays,
+    CacheForm.CARRY_LAYER: LayerInCarry,
+    CacheForm.CARRY_TOKEN: InCarry,
+    CacheForm.READ_THEN_WRITE: ReadThenWrite,
+    CacheForm.DEFERRED_WRITE: Deferred,
 }
-"""The flow of a decode step for each form of cache; a pipeline has its own."""
+"""The flow of each form of cache; a pipeline has its own."""
+
+
+def flow_of(form: CacheForm, cache: KVCache, phase: Phase) -> CacheFlow:
+    """Returns the way of a phase through a cache."""
+    # A prompt is read nowhere: a scan can leave it behind for separate arrays too.
+    if form is CacheForm.LIST and not phase.reads_cache:
+        return Deferred(cache, phase)
+    return FLOWS[form](cache, phase)

@@ -11,8 +11,9 @@ import jax.numpy as jnp
 from flax import nnx
 
 from layerbench_models.cache import KVCache
+from layerbench_models.stacks.choices import Parameters
 from layerbench_models.stacks.layer_axis import Variable, layer_of, stack
-from layerbench_models.stacks.layout import Layout, Parameters, resolve_layout
+from layerbench_models.stacks.layout import Layout, resolve_layout
 
 LAYERS_PATH = ("stack", "layers")
 """Where a model's parameters hold the decoder layers."""
@@ -45,24 +46,40 @@ def split_layers(
     depth = len(LAYERS_PATH)
     others = {path: p for path, p in flat.items() if path[:depth] != LAYERS_PATH}
     stored = {path[depth:]: p for path, p in flat.items() if path[:depth] == LAYERS_PATH}
-    if layout.parameters is Parameters.STACKED:
-        count = next(iter(stored.values())).get_value().shape[0]
-        layers = [{path: layer_of(p, i) for path, p in stored.items()} for i in range(count)]
-    else:
-        layers = [{} for _ in {path[0] for path in stored}]
-        for (index, *path), parameter in stored.items():
-            layers[index][tuple(path)] = parameter
-    return layers, others
+    axis = layout.parameters.layer_axis
+    if axis is not None:
+        return _unstacked(stored, axis), others
+    parts: list[dict[Path, Variable]] = [{} for _ in {path[0] for path in stored}]
+    for (index, *path), parameter in stored.items():
+        parts[index][tuple(path)] = parameter
+    # With two layers or one there is nothing between the ends.
+    if layout.parameters is Parameters.ENDS_APART and len(parts) == 3:
+        first, between, last = parts
+        return [first, *_unstacked(between, 0), last], others
+    return parts, others
+
+
+def _unstacked(stored: dict[Path, Variable], axis: int) -> list[dict[Path, Variable]]:
+    count = next(iter(stored.values())).get_value().shape[axis]
+    return [{path: layer_of(p, i, axis) for path, p in stored.items()} for i in range(count)]
+
+
+def _stacked(layers: list[dict[Path, Variable]], axis: int) -> dict[Path, Variable]:
+    return {path: stack([layer[path] for layer in layers], axis) for path in layers[0]}
 
 
 def join_layers(
     layers: list[dict[Path, Variable]], others: dict[Path, Variable], layout: Layout
 ) -> nnx.State:
     """Returns a model's parameters as `layout` stores them; undoes `split_layers`."""
-    if layout.parameters is Parameters.STACKED:
-        stored = {path: stack([layer[path] for layer in layers]) for path in layers[0]}
+    axis = layout.parameters.layer_axis
+    if axis is not None:
+        stored = _stacked(layers, axis)
     else:
-        stored = {(i, *path): p for i, layer in enumerate(layers) for path, p in layer.items()}
+        parts = layers
+        if layout.parameters is Parameters.ENDS_APART and len(layers) > 2:
+            parts = [layers[0], _stacked(layers[1:-1], 0), layers[-1]]
+        stored = {(i, *path): p for i, part in enumerate(parts) for path, p in part.items()}
     flat = others | {(*LAYERS_PATH, *path): p for path, p in stored.items()}
     return nnx.from_flat_state(flat)
 

@@ -24,7 +24,8 @@ from layerbench_models.cache import CacheOrder, KVCache, write_tokens
 from layerbench_models.errors import LayoutError
 from layerbench_models.layers import Attend, Rope, cached_attention, causal_attention
 from layerbench_models.positions import Positions
-from layerbench_models.stacks.layout import Remat
+from layerbench_models.stacks.choices import Remat
+from layerbench_models.stacks.remat import checkpointed
 from layerbench_models.stacks.stacked import StackedDecoderLayers
 
 
@@ -60,7 +61,7 @@ class PipelinedDecoderLayers(StackedDecoderLayers):
             return lambda q, k, v: (causal_attention(q, k, v, stage.starts_b, form), None)
 
         x_btd, _ = self._pipeline(
-            x_btd, rope, starts_b, cache=None, attention=attention, remat=self.layout.remat
+            x_btd, rope, starts_b, cache=None, attention=attention, remat=self.layout.layer_remat
         )
         return x_btd
 
@@ -110,7 +111,7 @@ class PipelinedDecoderLayers(StackedDecoderLayers):
         stages, batch = self.num_layers, x_btd.shape[0]
         count = microbatch_count(batch, stages, self.layout.microbatches)
         rows = batch // count
-        graphdef, state = self.split_stages()
+        graphdef, state = self.split_stacked(range(stages))
         x_mbtd, rope_m, starts_mb = jax.tree.map(
             lambda a: a.reshape(count, rows, *a.shape[1:]), (x_btd, rope, starts_b)
         )
@@ -124,9 +125,7 @@ class PipelinedDecoderLayers(StackedDecoderLayers):
             rope = jax.tree.map(lambda a: a[micro], rope_m)
             return nnx.merge(graphdef, state)(x, rope, attention(stage))
 
-        if remat is Remat.FULL:
-            run_stage = jax.checkpoint(run_stage, prevent_cse=False)
-        run_stages = jax.vmap(run_stage)
+        run_stages = jax.vmap(checkpointed(run_stage, remat, in_loop=True))
         stage_ids = jnp.arange(stages, dtype=jnp.int32)
 
         def tick(carry: tuple[jax.Array, Any], t: jax.Array) -> tuple[Any, jax.Array]:

@@ -11,9 +11,11 @@ from flax import nnx
 from layerbench_models.cache import KVCache
 from layerbench_models.layers import DecoderLayer, Rope
 from layerbench_models.positions import Positions
-from layerbench_models.stacks.cache_flow import DECODE_FLOWS, PREFILL_FLOWS, CacheFlow, NoCache
-from layerbench_models.stacks.forward import FORWARDS
-from layerbench_models.stacks.layout import Forward, Layout, Remat
+from layerbench_models.stacks.cache_flow import CacheFlow, Index, NoCache, flow_of
+from layerbench_models.stacks.choices import Forward, Remat
+from layerbench_models.stacks.forward import FORWARDS, Pass
+from layerbench_models.stacks.layout import Layout
+from layerbench_models.stacks.phase import Prompt, Token, Training
 
 
 class SequentialLayers(nnx.Module):
@@ -23,31 +25,33 @@ class SequentialLayers(nnx.Module):
     num_layers: int
 
     @abstractmethod
-    def split_layer(self, index: int) -> tuple[nnx.GraphDef[Any], nnx.State]:
+    def split_layer(self, index: Index) -> tuple[nnx.GraphDef[Any], nnx.State]:
         """Returns one layer's definition and parameters."""
 
     @abstractmethod
-    def split_stacked(self) -> tuple[nnx.GraphDef[Any], nnx.State]:
-        """Returns one layer's definition and all layers' parameters on a leading axis."""
+    def split_stacked(self, layers: range) -> tuple[nnx.GraphDef[Any], nnx.State]:
+        """Returns one layer's definition and several layers' parameters on a leading axis."""
 
     def train(self, x_btd: jax.Array, rope: Rope, starts_b: jax.Array) -> jax.Array:
         """See `DecoderStack.train`."""
-        flow = NoCache(starts_b, self.layout.attention_form)
-        x_btd, _ = self._run(self.layout.forward, x_btd, rope, flow, self.layout.remat)
+        flow = NoCache(Training(starts_b, self.layout.attention_form))
+        x_btd, _ = self._run(self.layout.forward, x_btd, rope, flow, self.layout.layer_remat)
         return x_btd
 
     def prefill(
         self, x_btd: jax.Array, rope: Rope, starts_b: jax.Array, cache: KVCache
     ) -> tuple[jax.Array, KVCache]:
         """See `DecoderStack.prefill`."""
-        flow = PREFILL_FLOWS[self.layout.cache](cache, starts_b, self.layout.attention_form)
+        phase = Prompt(starts_b, self.layout.attention_form)
+        flow = flow_of(self.layout.cache, cache, phase)
         return self._run(self.layout.forward, x_btd, rope, flow)
 
     def decode(
         self, x_b1d: jax.Array, rope: Rope, positions: Positions, cache: KVCache
     ) -> tuple[jax.Array, KVCache]:
         """See `DecoderStack.decode`."""
-        flow = DECODE_FLOWS[self.layout.cache](cache, positions, self.layout.attention_form)
+        phase = Token(positions, self.layout.attention_form)
+        flow = flow_of(self.layout.cache, cache, phase)
         return self._run(self.layout.decode, x_b1d, rope, flow)
 
     def layer(self, index: int) -> DecoderLayer:
@@ -62,4 +66,6 @@ class SequentialLayers(nnx.Module):
         flow: CacheFlow,
         remat: Remat = Remat.NONE,
     ) -> tuple[jax.Array, Any]:
-        return FORWARDS[forward](self, x_btd, rope, flow, remat)
+        run = Pass(self, rope, flow, self.layout, remat)
+        x_btd, carry, emitted = FORWARDS[forward](run, x_btd, flow.carry, range(self.num_layers))
+        return x_btd, flow.finish(carry, emitted)

@@ -8,7 +8,8 @@ from typing import Any, Self
 from flax import nnx
 
 from layerbench_models.layers import DecoderLayer
-from layerbench_models.stacks.layer_axis import map_parameters, stack
+from layerbench_models.stacks.cache_flow import Index
+from layerbench_models.stacks.layer_axis import map_parameters, stack, without_layer_axis
 from layerbench_models.stacks.layout import Layout
 from layerbench_models.stacks.sequential import SequentialLayers
 
@@ -22,15 +23,15 @@ class UnrolledDecoderLayers(SequentialLayers):
         self.layout = layout
         self.num_layers = len(layers)
 
-    def split_layer(self, index: int) -> tuple[nnx.GraphDef[Any], nnx.State]:
+    def split_layer(self, index: Index) -> tuple[nnx.GraphDef[Any], nnx.State]:
         """Returns one layer's definition and parameters."""
         return nnx.split(self.layers[index])
 
-    def split_stacked(self) -> tuple[nnx.GraphDef[Any], nnx.State]:
-        """Returns one layer's definition and all layers' parameters, stacked on the spot."""
-        split = [self.split_layer(index) for index in range(self.num_layers)]
+    def split_stacked(self, layers: range) -> tuple[nnx.GraphDef[Any], nnx.State]:
+        """Returns one layer's definition and several layers' parameters, stacked on the spot."""
+        split = [self.split_layer(index) for index in layers]
         states = [state for _, state in split]
-        return split[0][0], map_parameters(lambda *layers: stack(layers), *states)
+        return split[0][0], map_parameters(lambda *p: without_layer_axis(stack(p)), *states)
 
     def for_decode(self) -> Self:
         """Returns itself: a list is what a loop over layers wants."""

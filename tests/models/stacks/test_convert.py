@@ -11,7 +11,15 @@ import pytest
 from layerbench_models import LAYOUTS, build, convert_cache, convert_params
 from layerbench_models.cache import KVCache
 
-PAIRS = list(itertools.permutations(LAYOUTS, 2))
+# One layout for each way to store parameters, and one for each way to store a cache.
+STORING_PARAMETERS = {
+    layout.parameters: name for name, layout in reversed(LAYOUTS.items())
+}.values()
+STORING_CACHES = {
+    (layout.cache.is_stacked, layout.cache_order): name
+    for name, layout in reversed(LAYOUTS.items())
+}.values()
+LAYERS = 3
 
 
 def assert_identical(actual, expected):
@@ -25,12 +33,12 @@ def params(parity):
     """The parameters that each layout creates itself, from one key."""
     key = jax.random.key(7)
     return {
-        name: parity.fast_jit(build("llama3-tiny", name, num_layers=2).init)(key)
-        for name in LAYOUTS
+        name: parity.fast_jit(build("llama3-tiny", name, num_layers=LAYERS).init)(key)
+        for name in STORING_PARAMETERS
     }
 
 
-@pytest.mark.parametrize(("source", "target"), PAIRS)
+@pytest.mark.parametrize(("source", "target"), list(itertools.permutations(STORING_PARAMETERS, 2)))
 def test_parameters_convert_into_those_that_the_other_layout_creates(source, target, params):
     assert_identical(convert_params(params[source], source, target), params[target])
 
@@ -53,7 +61,22 @@ def test_layers_differ_from_each_other(params):
     assert not np.array_equal(q[0], q[1])
 
 
-@pytest.mark.parametrize(("source", "target"), PAIRS)
+@pytest.mark.parametrize("layers", [1, 2, 3])
+@pytest.mark.parametrize("name", STORING_PARAMETERS)
+def test_few_layers_convert_and_come_back(name, layers):
+    model = build("llama3-tiny", name, num_layers=layers)
+    rng = np.random.default_rng(0)
+    params = jax.tree.map(
+        lambda a: rng.standard_normal(a.shape).astype(np.float32), model.abstract_params()
+    )
+    in_a_list = convert_params(params, name, "unrolled")
+    expected = build("llama3-tiny", "unrolled", num_layers=layers).abstract_params()
+    assert jax.tree.structure(in_a_list) == jax.tree.structure(expected)
+    assert jax.tree.map(np.shape, in_a_list) == jax.tree.map(np.shape, expected)
+    assert_identical(convert_params(in_a_list, "unrolled", name), params)
+
+
+@pytest.mark.parametrize(("source", "target"), list(itertools.permutations(STORING_CACHES, 2)))
 def test_caches_convert_and_come_back(source, target):
     model = build("qwen3-tiny", source, num_layers=2)
     rng = np.random.default_rng(0)

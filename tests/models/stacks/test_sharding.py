@@ -31,12 +31,21 @@ OTHER_SPECS = {
 }
 
 
+STORING_PARAMETERS = {
+    layout.parameters: name for name, layout in reversed(LAYOUTS.items())
+}.values()
+
+
 def expected_specs(layout, layers):
-    stacked = layout.parameters is Parameters.STACKED
+    axis = layout.parameters.layer_axis
+    apart = layout.parameters is Parameters.ENDS_APART
     specs = {path: PartitionSpec(*axes) for path, axes in OTHER_SPECS.items()}
     for path, axes in LAYER_SPECS.items():
-        if stacked:
-            specs["stack", "layers", *path] = PartitionSpec(None, *axes)
+        if axis is not None:
+            specs["stack", "layers", *path] = PartitionSpec(*axes[:axis], None, *axes[axis:])
+        elif apart and layers > 2:
+            specs |= {("stack", "layers", i, *path): PartitionSpec(*axes) for i in (0, 2)}
+            specs["stack", "layers", 1, *path] = PartitionSpec(None, *axes)
         else:
             specs |= {("stack", "layers", i, *path): PartitionSpec(*axes) for i in range(layers)}
     return specs
@@ -52,34 +61,36 @@ def mesh_of(**axes):
 
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_every_parameter_has_its_mesh_axes(name):
-    model = build("llama3-tiny", name)
-    specs = {path: spec.get_value() for path, spec in nnx.to_flat_state(model.partition_specs())}
-    assert specs == expected_specs(model.layout, 2)
+    model = build("llama3-tiny", name, num_layers=3)
+    assert specs_of(model.abstract_params()) == expected_specs(model.layout, 3)
+    assert {
+        path: spec.get_value() for path, spec in nnx.to_flat_state(model.partition_specs())
+    } == expected_specs(model.layout, 3)
 
 
-@pytest.mark.parametrize(("source", "target"), list(itertools.permutations(LAYOUTS, 2)))
+@pytest.mark.parametrize(("source", "target"), list(itertools.permutations(STORING_PARAMETERS, 2)))
 def test_conversion_carries_the_mesh_axes_along(source, target):
-    model = build("llama3-tiny", source)
+    model = build("llama3-tiny", source, num_layers=3)
     converted = jax.eval_shape(
         lambda params: convert_params(params, source, target), model.abstract_params()
     )
-    assert specs_of(converted) == expected_specs(LAYOUTS[target], 2)
+    assert specs_of(converted) == expected_specs(LAYOUTS[target], 3)
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_the_optimizer_and_decode_parameters_have_them_too(name):
-    model = build("llama3-tiny", name)
+    model = build("llama3-tiny", name, num_layers=3)
     with jax.numpy_dtype_promotion("standard"):  # optax mixes types
         moments = jax.eval_shape(model.init_optimizer, model.abstract_params())[0]
-    assert specs_of(moments.mu) == specs_of(moments.nu) == expected_specs(model.layout, 2)
+    assert specs_of(moments.mu) == specs_of(moments.nu) == expected_specs(model.layout, 3)
     decode = specs_of(model.abstract_decode_params())
-    assert decode in (expected_specs(LAYOUTS["unrolled"], 2), expected_specs(model.layout, 2))
+    assert decode in (expected_specs(LAYOUTS["unrolled"], 3), expected_specs(model.layout, 3))
 
 
 @pytest.mark.parametrize("axis", ["fsdp", "tp"])
-@pytest.mark.parametrize("name", ["unrolled", "stacked-scan", "vmap"])
+@pytest.mark.parametrize("name", [*STORING_PARAMETERS, "vmap"])
 def test_parameters_and_caches_are_split_over_two_devices(name, axis, parity):
-    model = build("llama3-tiny", name, mesh=mesh_of(**{axis: 2}))
+    model = build("llama3-tiny", name, num_layers=3, mesh=mesh_of(**{axis: 2}))
     params = parity.fast_jit(model.init)(jax.random.key(0))
     for (path, parameter), (_, abstract) in zip(
         nnx.to_flat_state(params), nnx.to_flat_state(model.abstract_params()), strict=True
