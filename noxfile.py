@@ -113,6 +113,13 @@ def asv(session: nox.Session) -> None:
 
 
 @nox.session
+def layouts(session: nox.Session) -> None:
+    """Measure all layouts in every phase, at depths, batches and cache lengths (hours; `--help`)."""
+    install(session, "-e", "harness[jax]", "-e", "models")
+    session.run("python", "tools/layouts/sweep.py", *session.posargs)
+
+
+@nox.session
 def speed(session: nox.Session) -> None:
     """Make the numbers of docs/speed.md anew; the arguments choose among its scripts."""
     install(session, "-e", "harness[asv,jax]", "-e", "models")

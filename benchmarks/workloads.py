@@ -43,7 +43,12 @@ MODELS = (
     "qwen3-tiny", "qwen3-small", "qwen3-0.6b", "qwen3-1.7b", "qwen3-4b", "qwen3-8b", "qwen3-14b",
     "qwen3-32b", "llama3-tiny", "llama3-1b", "llama3-3b", "llama3-8b", "llama3-70b",
 )  # fmt: skip
-LAYOUTS = ("unrolled", "stacked-scan", "stacked", "vmap")
+LAYOUTS = (
+    "unrolled", "stacked-scan", "stacked", "vmap", "scan-carry-token", "scan-xs-ys",
+    "scan-carry-layer", "scan-read-then-write", "scan-deferred-write", "scan-unroll-2",
+    "scan-unroll-4", "scan-closure", "fori", "nnx-scan", "nested-scan", "hybrid", "inner-jit",
+    "axis-1", "sliced", "unrolled-head-major", "stacked-head-major", "scan-token-major",
+)  # fmt: skip
 ORACLE = "unrolled"
 STACKED = "stacked"
 PIPELINES = {
