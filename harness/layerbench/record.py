@@ -135,9 +135,21 @@ class Record:
             **program,
         }
 
+    def as_stored(self) -> dict[str, Any]:
+        """As `as_dict`, without what `layerbench.metrics` and an empty list say anyway.
+
+        Every commit stores dozens of these, and a commit has 150 kB for each machine.
+        """
+        fields = self.as_dict()
+        for measured in fields["metrics"].values():
+            del measured["unit"], measured["kind"]
+            if not measured["samples"]:
+                del measured["samples"]
+        return fields
+
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Record:
-        """Inverse of `as_dict`; metrics of a later version are left out."""
+        """Inverse of `as_dict` and of `as_stored`; metrics of a later version are left out."""
         floor = fields["floor"]
         return cls(
             cell=Cell.from_dict(fields["cell"]),
@@ -146,7 +158,7 @@ class Record:
             metrics={
                 name: Measured(
                     value=measured["value"],
-                    samples=tuple(measured["samples"]),
+                    samples=tuple(measured.get("samples", ())),
                     version=measured["version"],
                 )
                 for name, measured in fields["metrics"].items()
@@ -194,7 +206,7 @@ class Run:
             "environments": {
                 target: environment.as_dict() for target, environment in self.environments.items()
             },
-            "records": [record.as_dict() for record in self.records],
+            "records": [record.as_stored() for record in self.records],
         }
 
     @classmethod

@@ -81,4 +81,4 @@ def _take(path: Path, results: Path) -> Added:
         document = run.as_dict()
     else:
         run = run_from_document(document)
-    return add_run(run, encode_json(document), Place(results, run_machine(run)))
+    return add_run(run, encode_json(document, compact=True), Place(results, run_machine(run)))

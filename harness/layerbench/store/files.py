@@ -13,14 +13,19 @@ from typing import Any, NoReturn
 from layerbench.errors import StoreError
 
 
-def encode_json(document: Any) -> str:
+def encode_json(document: Any, *, compact: bool = False) -> str:
     """Strict JSON (no NaN, no Infinity) with one trailing newline.
+
+    Args:
+        document: Of JSON's types.
+        compact: On one line and without spaces, else indented.
 
     Raises:
         StoreError: The document holds a number that strict JSON cannot say.
     """
+    form: dict[str, Any] = {"separators": (",", ":")} if compact else {"indent": 1}
     try:
-        return json.dumps(document, allow_nan=False, indent=1) + "\n"
+        return json.dumps(document, allow_nan=False, **form) + "\n"
     except ValueError as error:
         message = f"a result cannot be written as strict JSON: {error}"
         raise StoreError(message) from error

@@ -61,8 +61,16 @@ def save_run(run: Run, place: Place) -> Path:
         StoreError: It cannot be written; what was stored is untouched.
     """
     path = run_path(place, run.id)
-    write_text(path, encode_json(run.as_dict()))
+    write_text(path, encode_run(run))
     return path
+
+
+def encode_run(run: Run) -> str:
+    """The run's file: strict JSON with a line for each record, so that it is small and diffs well."""
+    document = run.as_dict()
+    records = [encode_json(each, compact=True).rstrip() for each in document.pop("records")]
+    head = encode_json(document, compact=True).rstrip().removesuffix("}")
+    return head + ',"records":[\n' + ",\n".join(records) + "\n]}\n"
 
 
 class Added(enum.Enum):
