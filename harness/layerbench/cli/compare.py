@@ -9,6 +9,7 @@ import typer
 
 from layerbench.cli.comparing import SAMPLING_S_PER_CELL, Choice, Request, run_comparison
 from layerbench.cli.lists import counts, names
+from layerbench.cli.saying import say
 from layerbench.errors import MeasurementError, UsageError
 
 if TYPE_CHECKING:
@@ -108,5 +109,9 @@ def _command(  # noqa: PLR0917 - typer reads the options from the signature
         json_file=json,
         command=invocation.command,
     )
-    if run_comparison(request, invocation.workers):
+    failed = run_comparison(request, invocation.workers)
+    if failed:
+        first = failed[0]
+        more = f" (and {len(failed) - 1} more, see the table)" if len(failed) > 1 else ""
+        say(f"{first.cell.id} failed: {first.reason}{more}")
         raise typer.Exit(MeasurementError.exit_code)

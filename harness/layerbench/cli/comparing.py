@@ -78,11 +78,11 @@ class Request:
     command: str
 
 
-def run_comparison(request: Request, make_workers: WorkersFactory) -> bool:
+def run_comparison(request: Request, make_workers: WorkersFactory) -> list[Record]:
     """Measures, stores and reports.
 
     Returns:
-        Whether a cell failed.
+        The records of the cells that failed.
 
     Raises:
         LayerbenchError: Wrong usage, a folder that cannot be written to, or an interrupt.
@@ -115,7 +115,7 @@ def run_comparison(request: Request, make_workers: WorkersFactory) -> bool:
     from layerbench.cli.delivering import deliver  # noqa: PLC0415
 
     deliver(run, place=place, json_file=request.json_file)
-    return any(record.status is Status.FAILED for record in run.records)
+    return [record for record in run.records if record.status is Status.FAILED]
 
 
 class _Recorder:

@@ -111,7 +111,11 @@ def test_json_in_a_file_leaves_the_table_on_stdout(layerbench, project):
 
 def test_a_failed_cell_is_stored_and_shown_and_the_rest_goes_on(layerbench, project):
     code, out, err = layerbench("compare", "--layout", "crash,unrolled", "--layers", "2")
-    assert (code, err) == (4, "")
+    assert code == 4
+    assert err == (
+        "layerbench: toy/prefill/crash/L2/B3/S5/float32/cpu failed: the worker was ended by "
+        "SIGSEGV (and 1 more, see the table)\n"
+    )
     run = only_run(project / "results" / "local")
     assert [record.status.value for record in run.records] == ["failed", "ok"] * 2
     assert "[1] the worker was ended by SIGSEGV" in out
