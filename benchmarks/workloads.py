@@ -186,8 +186,15 @@ def build_subject(cell: Cell) -> Subject:
 
 
 def build(cell: Cell) -> Workload:
-    """The workload of a cell."""
-    subject = build_subject(cell)
+    """The workload of a cell.
+
+    Raises:
+        NotImplementedError: The installed models are of a commit that has no such model or layout.
+    """
+    try:
+        subject = build_subject(cell)
+    except layerbench_models.UnknownNameError as error:
+        raise NotImplementedError(str(error)) from error
     workload = PHASES[cell.phase](subject)
     return dataclasses.replace(
         workload, note=PIPELINES.get(cell.layout, ""), contender=cell.layout not in PIPELINES

@@ -131,6 +131,13 @@ def test_the_floors_weights_are_the_models(suite, model):
     assert subject.shape.weights == subject.model.config.parameter_count
 
 
+@pytest.mark.parametrize("bad", [{"layout": "spiral"}, {"model": "gpt-9"}])
+def test_what_the_installed_models_lack_does_not_apply(suite, bad):
+    (record,) = measure_group([cell(**bad)], suite, PLAN)
+    assert record.status is Status.NOT_APPLICABLE
+    assert "choose" in record.reason
+
+
 def test_everything_on_offer_exists(suite):
     assert set(suite.models) == set(layerbench_models.PRESETS)
     known = {**layerbench_models.LAYOUTS, **layerbench_models.ALIASES}
