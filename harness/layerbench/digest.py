@@ -26,3 +26,10 @@ def harness_digest(package: Path = PACKAGE) -> str:
         total.update(b"%d:%s%d:" % (len(name), name, len(content)))
         total.update(content)
     return total.hexdigest()[:16]
+
+
+def ruler_digest(workloads: Path, package: Path = PACKAGE) -> str:
+    """Hex digest of the harness and of the file that says what is measured: the whole ruler."""
+    total = hashlib.sha256(harness_digest(package).encode())
+    total.update(workloads.read_bytes())
+    return total.hexdigest()[:16]

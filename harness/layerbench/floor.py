@@ -1,7 +1,7 @@
 """The off-chip model floor: bytes that must move and operations that must happen in a step.
 
 Nothing here looks at a program. The formulas are stated in `docs/methodology.md`; they count what
-*any* implementation has to do, so a floor is a lower bound of the work and never an estimate of it.
+*any* implementation has to do, by the conventions that are stated there, and nothing of how it does it.
 """
 
 from __future__ import annotations

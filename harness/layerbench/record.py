@@ -183,7 +183,7 @@ class Run:
         id: Starting time and a random suffix; names the run's file.
         command: The command line that reproduces it.
         source: The commit that was measured.
-        harness_digest: Content digest of the harness that measured.
+        harness_digest: Content digest of the harness and workloads that measured.
         environments: Where each target ran, by target.
         records: In order of measurement.
     """

@@ -34,7 +34,10 @@ STEP_MS, COMPILE_MS, LINES = (
     f"steps.Step.cell_{metric}" for metric in ("step_ms", "compile_ms", "stablehlo_lines")
 )
 PLAIN, WRONG, NEWER, DEADLY = range(4)
-REFUSAL = "layerbench: the harness was edited while asv ran, so its numbers would be of two rulers"
+REFUSAL = (
+    "layerbench: the harness or the workloads were edited while asv ran, so its numbers would be of "
+    "two rulers"
+)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from layerbench.digest import PACKAGE, harness_digest
+from layerbench.digest import PACKAGE, harness_digest, ruler_digest
 
 
 @pytest.fixture
@@ -43,3 +43,15 @@ def test_compiled_files_do_not_count(package):
 def test_the_digest_is_that_of_the_installed_harness():
     assert harness_digest() == harness_digest(PACKAGE)
     assert len(harness_digest()) == 16
+
+
+def test_what_is_measured_is_a_part_of_the_ruler(package, tmp_path):
+    workloads = tmp_path / "workloads.py"
+    workloads.write_text("one")
+    before = ruler_digest(workloads, package)
+    workloads.write_text("two")
+    assert ruler_digest(workloads, package) != before
+    workloads.write_text("one")
+    assert ruler_digest(workloads, package) == before
+    (package / "a.py").write_text("three")
+    assert ruler_digest(workloads, package) != before

@@ -5,6 +5,7 @@ import sys
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import layerbench_models
@@ -163,3 +164,24 @@ def test_what_cannot_be_built_is_refused_in_one_line(suite, bad, message):
         suite.validate(bad)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+LOGITS = np.array([[[9.0, 1.0, 8.99], [0.0, 5.0, 1.0], [7.0, 0.0, 0.0]]])  # (B, N, V)
+GREEDY = LOGITS.argmax(-1)
+
+
+@pytest.mark.parametrize(
+    ("found", "wrong"),
+    [
+        ([0, 1, 0], [False, False, False]),
+        ([2, 0, 0], [False, False, False]),  # an equal at first: what follows is not judged
+        ([0, 2, 0], [False, True, False]),
+        ([1, 1, 0], [True, False, False]),
+        ([0, 1, -1], [False, False, True]),
+        ([0, 1], [False, False]),
+    ],
+)
+def test_a_greedy_token_is_wrong_if_the_oracle_could_not_have_chosen_it(suite, found, wrong):
+    workloads = sys.modules[MODULE_NAME]
+    judged = workloads.wrong_tokens(np.array([found]), GREEDY, LOGITS, tolerance=1e-2)
+    assert judged.tolist() == [wrong]

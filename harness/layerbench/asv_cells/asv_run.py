@@ -20,7 +20,7 @@ from typing import Any
 
 import psutil
 
-from layerbench.digest import harness_digest
+from layerbench.digest import ruler_digest
 from layerbench.errors import MeasurementError
 
 _PREFIX = "layerbench-run-"
@@ -62,14 +62,17 @@ class AsvRun:
         return bool(self.environment) and not {"--dry-run", "-n"} & set(arguments)
 
 
-def current_run() -> AsvRun:
+def current_run(workloads: Path) -> AsvRun:
     """The asv command that this process belongs to.
+
+    Args:
+        workloads: The file that says what is measured; a part of the ruler.
 
     Raises:
         MeasurementError: The harness is not the one that the command began with.
     """
     parent = psutil.Process(os.getppid())
-    digest = harness_digest()
+    digest = ruler_digest(workloads)
     folder = _folder()
     path = folder / f"{_PREFIX}{parent.pid}.json"
     known = _read(path)
@@ -79,7 +82,7 @@ def current_run() -> AsvRun:
         _write(path, known)
     if digest != known["harness_digest"]:
         raise MeasurementError(
-            "the harness was edited while asv ran, so its numbers would be of two rulers: what was "
+            "the harness or the workloads were edited while asv ran, so its numbers would be of two rulers: what was "
             "measured before is stored; start asv again"
         )
     return AsvRun(

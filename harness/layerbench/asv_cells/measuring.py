@@ -42,7 +42,7 @@ class CellMeasurement:
         self._plan = plan
         self._project: Project = find_project(folder)
         self._machine = machine_name(self._project)
-        self._run: AsvRun = current_run()
+        self._run: AsvRun = current_run(self._project.workloads)
         self._environment: Environment | None = None
 
     def measure(self) -> Record:
@@ -65,7 +65,7 @@ class CellMeasurement:
         except Exception as error:  # noqa: BLE001 - a broken suite is the result of each of its cells
             reason = str(error) if isinstance(error, LayerbenchError) else describe_failure(error)
             record = Record.failure(self._cell, reason)
-        current_run()  # An edit during the measurement counts as well.
+        current_run(self._project.workloads)  # An edit during the measurement counts as well.
         return record
 
     def keep(self, record: Record) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from layerbench.cell import Cell, group_cells
 from layerbench.cli.progress import ComparisonProgress
 from layerbench.environment import Environment, capture_source
-from layerbench.errors import LayerbenchError
+from layerbench.errors import LayerbenchError, UsageError
 from layerbench.measure.events import Progress, TargetReady
 from layerbench.measure.timing.sampling import SamplingPlan
 from layerbench.record import Record, Run, Status
@@ -19,6 +19,8 @@ from layerbench.store.runs import new_run_id, run_path, save_run
 from layerbench.suite import find_project
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from layerbench.cell import Matrix
     from layerbench.cli.measuring import WorkersFactory, WorkersLike
 
@@ -46,6 +48,24 @@ class Choice:
     dtype: str | None = None
     targets: tuple[str, ...] | None = None
     mesh: str | None = None
+
+    def with_folders(self, presets: Sequence[str]) -> Choice:
+        """The same choice with model folders as absolute paths: workers run in another folder.
+
+        Raises:
+            UsageError: Two folders have one name, which is all of them that a cell's id tells.
+        """
+        if self.models is None:
+            return self
+        models = tuple(
+            model if model in presets or not Path(model).is_dir() else str(Path(model).resolve())
+            for model in self.models
+        )
+        names = [Path(model).name for model in models]
+        for name in names:
+            if names.count(name) > 1:
+                raise UsageError(f"two models are called '{name}': rename one of the folders")
+        return dataclasses.replace(self, models=models)
 
     def cells(self, default: Matrix) -> list[Cell]:
         """The cells of the matrix that comes out."""
@@ -148,7 +168,8 @@ def _measure(request: Request, workers: WorkersLike, recorder: _Recorder) -> Non
     # A process of the target itself can go on to measure; with a mesh it could not, and would only
     # hold the devices' memory.
     target = choice.targets[0] if choice.targets and not choice.mesh else "cpu"
-    cells = choice.cells(workers.describe(target).default)
+    offer = workers.describe(target)
+    cells = choice.with_folders(offer.models).cells(offer.default)
     workers.validate(cells)
     recorder.cell_count = len(cells)
     budget_s = request.budget_s or SAMPLING_S_PER_CELL * len(cells)

@@ -59,7 +59,6 @@ def _command(
 
 
 def _files(sources: Sequence[Path]) -> Iterator[Path]:
-
     for source in sources:
         if source.is_dir():
             found = list(run_files(source))
@@ -71,7 +70,6 @@ def _files(sources: Sequence[Path]) -> Iterator[Path]:
 
 
 def _take(path: Path, results: Path) -> Added:
-
     document = read_json(path)
     if is_pytest_benchmark(document):
         imported = import_pytest_benchmark(document, command=f"pytest --benchmark-json {path.name}")

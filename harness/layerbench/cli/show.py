@@ -15,7 +15,7 @@ import typer
 from layerbench.cell import Cell
 from layerbench.errors import LayerbenchError, UsageError
 from layerbench.report.bill import render_bill
-from layerbench.store.files import encode_json
+from layerbench.store.files import encode_json, write_text
 from layerbench.suite import find_project
 from layerbench.targets import parse_target
 
@@ -62,7 +62,7 @@ def _command(
         if json_file == "-":
             typer.echo(text, nl=False)
             return
-        Path(json_file).write_text(text, encoding="utf-8")
+        write_text(Path(json_file), text)
     typer.echo(render_bill(answer, top=top), nl=False)
 
 

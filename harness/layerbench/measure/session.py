@@ -23,6 +23,7 @@ from layerbench.measure.timing.stages import (
     compile_program,
     device_memory_stats,
     synchronise,
+    warm_up_compiler,
 )
 from layerbench.record import Measured, Record, Status
 from layerbench.targets import parse_target
@@ -122,6 +123,7 @@ def _prepare(
     except NotImplementedError as error:
         raise _NotApplicableError(str(error) or "not in the installed models") from error
     tell(Progress(cell, "compile"))
+    warm_up_compiler()
     program = compile_program(workload, clock=clock)
     notes = [*([workload.note] if workload.note else []), *program.notes]
     return _Candidate(
@@ -165,21 +167,24 @@ def _measure_together(
             continue
         candidate.busy_s += (clock() - start_ns) / 1e9
         ready.append(candidate)
-    if not ready:
-        return
     start_ns = clock()
-    try:
-        samples = sample_in_turn(
-            [_timer(candidate) for candidate in ready],
-            plan,
-            clock=clock,
-            before_sample=lambda index: tell(Progress(ready[index].cell, "sample")),
-        )
-    except Exception as error:  # noqa: BLE001 - the members share the device, so they share its fate
-        for candidate in ready:
-            yield Record.failure(candidate.cell, describe_failure(error), started_at=_now())
-        return
-    sampling_s = (clock() - start_ns) / 1e9 / len(ready)
+    samples: list[list[float]] = []
+    while ready:
+        at = [0]
+
+        def before_sample(index: int, at: list[int] = at) -> None:
+            at[0] = index
+            tell(Progress(ready[index].cell, "sample"))
+
+        timers = [_timer(candidate) for candidate in ready]
+        try:
+            samples = sample_in_turn(timers, plan, clock=clock, before_sample=before_sample)
+            break
+        except Exception as error:  # noqa: BLE001 - whatever a cell does is that cell's result
+            culprit = ready.pop(at[0])
+            culprit.timer = None
+            yield Record.failure(culprit.cell, describe_failure(error), started_at=_now())
+    sampling_s = (clock() - start_ns) / 1e9 / max(1, len(ready))
     for candidate, step_ms in zip(ready, samples, strict=True):
         candidate.busy_s += sampling_s
         yield _finish(candidate, step_ms, rivals=group_size - 1, fit=len(together) == group_size)

@@ -18,7 +18,7 @@ import tempfile
 from typing import IO, TYPE_CHECKING, Any, Self
 
 from layerbench.cell import Cell, group_cells
-from layerbench.digest import harness_digest
+from layerbench.digest import ruler_digest
 from layerbench.errors import LayerbenchError, MeasurementError, UsageError
 from layerbench.measure.events import (
     Event,
@@ -45,7 +45,8 @@ class Workers:
     Args:
         project: Where the workloads are.
         machine: Name of this machine from configuration, or empty.
-        digest: Gives the content digest of the harness as it is now.
+        digest: Gives the content digest of harness and workloads as they are now; read from the
+            files when it is not given.
 
     Attributes:
         harness_digest: The digest that all measurements of these workers belong to.
@@ -56,13 +57,13 @@ class Workers:
         project: Project,
         machine: str = "",
         *,
-        digest: Callable[[], str] = harness_digest,
+        digest: Callable[[], str] | None = None,
     ) -> None:
         self._project = project
         self._machine = machine
         self._workers: dict[tuple[str, str], _Worker] = {}
-        self._digest = digest
-        self.harness_digest = digest()
+        self._digest = digest or (lambda: ruler_digest(project.workloads))
+        self.harness_digest = self._digest()
 
     def __enter__(self) -> Self:
         return self
@@ -153,7 +154,7 @@ class Workers:
     def _refuse_changed_harness(self) -> None:
         if self._digest() != self.harness_digest:
             raise MeasurementError(
-                "the harness was edited while it measured, so its numbers are of two rulers: "
+                "the harness or the workloads were edited while they measured, so its numbers are of two rulers: "
                 "what was measured before is stored; start the command again"
             )
 

@@ -12,7 +12,7 @@ from layerbench.metrics import METRICS
 from layerbench.record import Status
 from layerbench.report.footnotes import Footnotes
 from layerbench.report.plots import plot_name
-from layerbench.report.table import COLUMNS
+from layerbench.report.table import section_columns
 from layerbench.report.text import scaled, section_title
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ class _Line:
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Section:
     title: str
+    columns: tuple[str, ...]
     lines: tuple[_Line, ...]
     image: str
 
@@ -64,7 +65,6 @@ def render_page(run: Run, comparison: Comparison, plots: Mapping[str, bytes]) ->
     return environment.get_template("comparison.html.j2").render(
         run=run,
         summary=comparison.summary,
-        columns=[column.title for column in COLUMNS],
         sections=sections,
         footnotes=footnotes.texts,
         environments={
@@ -77,6 +77,7 @@ def render_page(run: Run, comparison: Comparison, plots: Mapping[str, bytes]) ->
 def _section(
     section: Sequence[Group], footnotes: Footnotes, plots: Mapping[str, bytes]
 ) -> _Section:
+    columns = section_columns(section)
     lines = []
     for group in section:
         for index, row in enumerate(group.rows):
@@ -87,7 +88,7 @@ def _section(
                     span=len(group.rows) if index == 0 else 0,
                     layout=row.layout,
                     footnotes=tuple(footnotes.of_row(group, row)),
-                    texts=tuple(column.show(row) for column in COLUMNS)
+                    texts=tuple(column.show(row) for column in columns)
                     if ok
                     else (row.record.status.value,),
                     css_class=(row.mark.value if ok else "failed"),
@@ -96,6 +97,7 @@ def _section(
     image = plots.get(plot_name(section))
     return _Section(
         title=section_title(section[0].cell),
+        columns=tuple(column.title for column in columns),
         lines=tuple(lines),
         image=base64.b64encode(image).decode() if image else "",
     )

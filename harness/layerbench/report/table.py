@@ -123,8 +123,7 @@ def render_table(comparison: Comparison, *, width: int | None = None, color: boo
 
 
 def _table(section: Sequence[Group], columns: Sequence[Column], footnotes: Footnotes) -> Table:
-    if _is_exact(section):
-        columns = EXACT_COLUMNS
+    columns = section_columns(section, columns)
     table = Table(
         title=section_title(section[0].cell),
         title_justify="left",
@@ -162,6 +161,13 @@ def _cell_text(column: Column, row: Row) -> str:
         return column.show(row)
     is_first = column.title in (COLUMNS[0].title, EXACT_COLUMNS[0].title)
     return row.record.status.value if is_first else ""
+
+
+def section_columns(
+    section: Sequence[Group], timed: Sequence[Column] = COLUMNS
+) -> Sequence[Column]:
+    """The columns of a section: those given, or the exact ones where nothing was run."""
+    return EXACT_COLUMNS if _is_exact(section) else timed
 
 
 def _is_exact(section: Sequence[Group]) -> bool:

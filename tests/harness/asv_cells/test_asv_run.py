@@ -1,14 +1,16 @@
 import datetime as dt
 import json
 import os
+from pathlib import Path
 
 import psutil
 import pytest
 
 from layerbench.asv_cells.asv_run import AsvRun, current_run
-from layerbench.digest import harness_digest
+from layerbench.digest import ruler_digest
 from layerbench.errors import MeasurementError
 
+WORKLOADS = Path(__file__)  # any file: it is a part of the ruler
 STARTED = dt.datetime(2025, 12, 1, 10, 50, tzinfo=dt.UTC)
 
 
@@ -32,32 +34,34 @@ def written(folder):
 def test_the_first_process_writes_down_the_harness_and_the_next_belongs_to_the_same_run(
     environments, monkeypatch
 ):
-    first = current_run()
+    first = current_run(WORKLOADS)
     monkeypatch.setenv("ASV_ENV_DIR", str(environments / "another"))
-    assert current_run() == first
+    assert current_run(WORKLOADS) == first
     assert first.commit == "c0ffee"
-    assert json.loads(written(environments).read_text())["harness_digest"] == harness_digest()
+    assert json.loads(written(environments).read_text())["harness_digest"] == ruler_digest(
+        WORKLOADS
+    )
 
 
 def test_another_harness_is_refused(environments):
-    current_run()
+    current_run(WORKLOADS)
     state = json.loads(written(environments).read_text())
     written(environments).write_text(json.dumps(state | {"harness_digest": "of another day"}))
-    with pytest.raises(MeasurementError, match="the harness was edited while asv ran"):
-        current_run()
+    with pytest.raises(MeasurementError, match="were edited while asv ran"):
+        current_run(WORKLOADS)
 
 
 def test_a_process_that_was_given_a_finished_ones_id_begins_a_run_of_its_own(environments):
     long_ago = psutil.Process(os.getppid()).create_time() - 1e5
     state = {"started": long_ago, "harness_digest": "of another day"}
     written(environments).write_text(json.dumps(state))
-    assert current_run().harness_digest == harness_digest()
+    assert current_run(WORKLOADS).harness_digest == ruler_digest(WORKLOADS)
 
 
 def test_files_of_finished_runs_are_removed(environments):
     finished = environments / "layerbench-run-999999999.json"
     finished.write_text("{}")
-    current_run()
+    current_run(WORKLOADS)
     assert not finished.exists()
 
 

@@ -154,7 +154,7 @@ def test_a_loop_costs_its_marginal_turn():
     timer.first_call_ms()
     # (10 * 7 + 3) - (2 * 7 + 3) over 8 turns: the synchronisation cancels.
     assert timer.time_step_ms(1) == pytest.approx(7)
-    assert [count for _, count in calls] == [1, 10, 2]
+    assert [count for _, count in calls] == [1, 2, 10]
 
 
 def test_a_loop_without_room_for_two_lengths_is_refused():

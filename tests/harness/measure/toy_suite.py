@@ -52,7 +52,7 @@ def build(cell: Cell) -> Workload:
             floor=floor,
             turns=Turns(
                 short=2,
-                long=200,
+                long=2000,
                 with_turns=lambda arguments, turns: (*arguments[:2], jnp.int32(turns)),
             ),
         )

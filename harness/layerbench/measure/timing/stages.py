@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import warnings
 from typing import TYPE_CHECKING, Any
 
 import jax
+import jax.numpy as jnp
 
 from layerbench.measure.program.executable import Capacity, read_executable
 from layerbench.record import Measured
@@ -37,6 +39,13 @@ class Program:
     resident_bytes: int
     notes: tuple[str, ...]
     fingerprint: Mapping[str, Any] | None = None
+
+
+@functools.cache
+def warm_up_compiler() -> None:
+    """Compiles a small loop, once in a process: what starts up with it belongs to no cell."""
+    ones = jnp.ones((8, 8))
+    jax.jit(lambda x: jax.lax.scan(lambda c, _: (c @ x, None), x, length=2)[0])(ones)
 
 
 def compile_program(workload: Workload, *, clock: Callable[[], int]) -> Program:
