@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pytest
 
-from layerbench.digest import harness_digest
+from layerbench.digest import ruler_digest
 from layerbench.store.runs import load_runs
 
 pytest.importorskip("asv", reason="asv is an extra of the harness")
@@ -82,6 +82,10 @@ class Repository:
         }  # fmt: skip
         self._environment.pop("LAYERBENCH_MACHINE", None)
         self.git("init", "--quiet", "--initial-branch=main")
+
+    def ruler_with(self, harness):
+        """The digest that records hold when that harness measures this project."""
+        return ruler_digest(self.root / "benchmarks" / "workloads.py", harness / "layerbench")
 
     def git(self, *arguments: str) -> str:
         done = subprocess.run(
@@ -229,7 +233,7 @@ def test_records_keep_what_asv_cannot(history):
     assert run.environments["cpu"].machine == "test-machine"
     assert set(by_commit) == {history.old, history.new}
     assert {each.harness_digest for each in by_commit.values()} == {
-        harness_digest(HARNESS / "layerbench")
+        history.repository.ruler_with(HARNESS)
     }
 
 
@@ -282,7 +286,7 @@ def test_an_edit_of_the_harness_is_refused_within_a_run_and_seen_by_both_commits
 
     accepted = repository.asv(*plain)
     assert accepted.code == 0, accepted.output
-    edited = harness_digest(repository.harness / "layerbench")
-    assert edited != harness_digest(HARNESS / "layerbench")
+    edited = repository.ruler_with(repository.harness)
+    assert edited != repository.ruler_with(HARNESS)
     commits = {run.source.commit for run in repository.runs() if run.harness_digest == edited}
     assert commits == {history.old, history.new}
