@@ -48,7 +48,8 @@ class Fingerprint:
         """Strict JSON's types; fields that are zero or empty are left out.
 
         `runs` and `bytes` are those of a call that do not depend on turns, `runs_per_turn` and
-        `bytes_per_turn` those that come with each turn.
+        `bytes_per_turn` those that come with each turn. In `rest`, which holds dozens of kinds, they
+        are a list in this order, of two numbers where there are no turns.
         """
         return {
             "version": VERSION,
@@ -59,7 +60,7 @@ class Fingerprint:
             ],
             "movers": [_mover(mover) for mover in self.movers],
             "rest": {
-                kind: {**_named("runs", runs), **_named("bytes", size)}
+                kind: _runs_and_bytes(runs, size)
                 for kind, (runs, size) in sorted(self.rest.items())
             },
             "loops": list(self.loops),
@@ -104,6 +105,11 @@ def _mover(mover: Mover) -> dict[str, Any]:
         **_named("runs", mover.runs),
         **_named("bytes", mover.bytes),
     }
+
+
+def _runs_and_bytes(runs: Weight, size: Weight) -> list[int]:
+    per_turn = [runs.turn, size.turn]
+    return [runs.once, size.once, *(per_turn if any(per_turn) else ())]
 
 
 def _named(name: str, weight: Weight) -> dict[str, int]:
