@@ -234,4 +234,6 @@ class Run:
                 records=[Record.from_dict(record) for record in fields["records"]],
             )
         except (AttributeError, KeyError, TypeError, ValueError, LayerbenchError) as error:
-            raise StoreError(f"a damaged run: {type(error).__name__}: {error}") from error
+            raise StoreError(
+                f"a damaged run: {type(error).__name__}: {' '.join(str(error).split())}"
+            ) from error

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
-import statistics
 import time
 from typing import TYPE_CHECKING
 
@@ -26,6 +25,7 @@ from layerbench.measure.timing.stages import (
     warm_up_compiler,
 )
 from layerbench.record import Measured, Record, Status
+from layerbench.statistics import median
 from layerbench.targets import parse_target
 
 if TYPE_CHECKING:
@@ -216,7 +216,7 @@ def _finish(
     cell, workload, timer = candidate.cell, candidate.workload, _timer(candidate)
     # Six digits are more than a clock can tell, and keep the stored files small.
     samples = tuple(float(f"{sample:.6g}") for sample in step_ms)
-    median_ms = statistics.median(samples)
+    median_ms = median(samples)
     if median_ms <= 0:
         reason = f"the step drowns in noise: median {median_ms:.3g} ms of {len(step_ms)} samples"
         return Record.failure(cell, reason, started_at=candidate.started_at)

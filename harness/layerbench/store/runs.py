@@ -8,7 +8,7 @@ import enum
 import secrets
 from typing import TYPE_CHECKING, Any
 
-from layerbench.errors import LayerbenchError, StoreError
+from layerbench.errors import StoreError
 from layerbench.record import Run
 from layerbench.store.files import encode_json, read_json, write_text
 from layerbench.store.places import NAME, UNNAMED, Place
@@ -124,13 +124,7 @@ def run_from_document(document: Any) -> Run:
     if not isinstance(document, dict):
         message = f"not a layerbench run: a JSON {_json_type(document)}, not an object"
         raise StoreError(message)
-    try:
-        run = Run.from_dict(document)
-    except StoreError:
-        raise
-    except (AttributeError, KeyError, TypeError, ValueError, LayerbenchError) as error:
-        message = f"a damaged run: {type(error).__name__}: {' '.join(str(error).split())}"
-        raise StoreError(message) from error
+    run = Run.from_dict(document)
     if not NAME.fullmatch(str(run.id)):
         message = f"a damaged run: its id {run.id!r} cannot name a file"
         raise StoreError(message)
